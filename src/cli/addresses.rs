@@ -8,7 +8,7 @@ use crate::cli::stdout;
 use crate::config::Config;
 use crate::engines;
 use crate::fronts::address::Address;
-use crate::fronts::http::{Admission, Bound, Listener, SocketMode};
+use crate::fronts::http::{Admission, Bound, Listener, SocketFile, SocketMode};
 
 /// Sockets in one of two states: [`Bound`], and [`Listener`] in the runtime.
 pub(super) struct Addresses<T> {
@@ -113,9 +113,10 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Addresses<Bound>> {
 }
 
 impl Addresses<Bound> {
-    /// Leaves the removal of socket files to another process.
-    pub fn leave_files(&mut self) {
-        self.http.iter_mut().for_each(Bound::leave_file);
+    /// As [`Bound::close`].
+    pub fn close(self) -> Vec<SocketFile> {
+        let all = self.http.into_iter().chain(self.https);
+        all.filter_map(Bound::close).collect()
     }
 
     /// Accepts connections in the caller's runtime.

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::bail;
-use http::Method;
 
 use super::boot_proof::{self, BootVerdict};
 use super::config_lint;
@@ -16,22 +15,20 @@ use super::exposed_files::NoPages;
 use super::findings::Findings;
 use super::options::ServeArgs;
 use super::value_lint::suspicious_values;
+use super::work_part::WorkPart;
 use super::{
-    addresses, boot_script, config_trust, file_access, htaccess, served, site_plans, spool_access,
-    tls, user_ini,
+    addresses, boot_script, config_trust, file_access, htaccess, running, served, site_plans,
+    spool_access, tls, user_ini,
 };
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site, other_roots};
 use crate::config::{Config, SCHEDULE_POOL, WORK_POOL};
 use crate::engine::Report;
 use crate::engines::{self, EngineEntry};
-use crate::fronts::admin;
-use crate::fronts::http::tls::Loaded;
-use crate::fronts::http::tls::acme::settings::Domain;
 use crate::keeper;
-use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::system::Machine;
+use crate::observe::{log, reopen};
 
 #[derive(Debug, clap::Args)]
 pub struct Check {
@@ -99,7 +96,12 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
 
 async fn check(project: &Path, config: &Config, compares_boots: bool, findings: &mut Findings) {
     bind(project, config, findings).await;
-    certificates(project, config, findings);
+    tls::report(project, config, findings);
+    WorkPart::check(project, config, findings).await;
+    let (access_log, errors) = (&config.access_log.file, &config.log.file);
+    if let Err(error) = reopen::check(project, access_log.as_deref(), errors.as_deref()) {
+        findings.stop(&error);
+    }
     let (sites, is_single) = (site_plans::all(config), config.sites.is_empty());
     for site in &sites {
         if !is_single {
@@ -167,8 +169,7 @@ async fn check_site(
 async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
     let names = addresses::configured(config);
     let address = config.admin.address(project);
-    let health = admin::ask(&address, project, Method::GET, "/-/health");
-    if health.await.is_ok() {
+    if running::is_running(&address, project).await {
         match addresses::check(config) {
             Ok(()) => findings.fine("listens at", names),
             Err(error) => findings.stop(&error),
@@ -181,40 +182,6 @@ async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
     match addresses::bind(config).and_then(|_| config.admin.bind(project)) {
         Ok(_) => findings.fine("listens at", names),
         Err(error) => findings.stop(&error),
-    }
-}
-
-/// Reads the certificates of `[tls]`.
-fn certificates(project: &Path, config: &Config, findings: &mut Findings) {
-    if config.tls.listen.is_empty() {
-        return;
-    }
-    let (files, answers) = (tls::read(project, config), Arc::default());
-    let loaded = match files.and_then(|files| Loaded::new(&config.tls, files, None, &answers)) {
-        Ok(loaded) => loaded,
-        Err(error) => return findings.stop(&error),
-    };
-    for served in loaded.certificates() {
-        let names = served.about.names.join(", ");
-        let ends = httpdate::fmt_http_date(served.ends());
-        findings.fine("certificate", format_args!("{names}, until {ends}"));
-    }
-    for domain in loaded.pending() {
-        let authorities = &config.acme.authorities;
-        let local = config.acme.domains.iter().find(|it| it.as_str() == domain);
-        match local.is_some_and(Domain::is_local) {
-            true => findings.fine(
-                "certificate",
-                format_args!("{domain}, to come from this machine (surus trust)"),
-            ),
-            false => findings.fine(
-                "certificate",
-                format_args!("{domain}, to come from {authorities:?}"),
-            ),
-        }
-    }
-    for warning in loaded.problems() {
-        findings.note(warning);
     }
 }
 

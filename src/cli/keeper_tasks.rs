@@ -1,9 +1,11 @@
 //! Performs the keeper's operations for the front end of `surus serve`, from the configuration that
 //! the keeper has read.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use surus_sys::privileges::{self, Identity};
 use surus_sys::seqpacket::Seqpacket;
 use tracing::{error, warn};
 
+use super::addresses::Addresses;
 use super::engine_setup::PlannedPool;
 use super::keeper_children::{start_attempt, start_opener};
 use super::site_plans::Plans;
@@ -32,6 +35,7 @@ use crate::config::Config;
 use crate::engines;
 use crate::engines::{PoolPlan, external, keeper_tasks, learned};
 use crate::fronts::http::tls::acme::attempt::Attempt;
+use crate::fronts::http::{Bound, SocketFile};
 use crate::keeper::{self, Client, Directories, PrivilegedOperations};
 use crate::launcher::Role;
 
@@ -49,31 +53,45 @@ type Found = (Described, OwnedFd);
 
 /// The keeper of a project.
 pub struct ProjectKeeper {
-    project: PathBuf,
+    pub project: PathBuf,
     /// What is common to all sites.
-    config: Config,
-    plans: Arc<Plans>,
-    users: Users,
-    queues: Option<Arc<WorkPart>>,
+    pub config: Config,
+    pub plans: Arc<Plans>,
+    pub users: Users,
+    pub sockets: Rc<Sockets>,
+    pub queues: Option<WorkPart>,
+}
+
+/// The listening sockets, with which each front end is forked.
+#[derive(Default)]
+pub struct Sockets {
+    open: Cell<Option<(Addresses<Bound>, Bound)>>,
+    /// The files of those that are closed.
+    files: Cell<Vec<SocketFile>>,
+}
+
+impl Sockets {
+    pub fn keep(listeners: Addresses<Bound>, admin: Bound) -> Rc<Sockets> {
+        Rc::new(Sockets {
+            open: Cell::new(Some((listeners, admin))),
+            files: Cell::default(),
+        })
+    }
+
+    /// Takes those of the application and of the admin listener, in a front end.
+    pub fn take(&self) -> Option<(Addresses<Bound>, Bound)> {
+        self.open.take()
+    }
+
+    fn close(&self) {
+        if let Some((listeners, admin)) = self.open.take() {
+            let files = listeners.close().into_iter().chain(admin.close());
+            self.files.set(files.collect());
+        }
+    }
 }
 
 impl ProjectKeeper {
-    pub fn new(
-        project: &Path,
-        config: &Config,
-        plans: Arc<Plans>,
-        users: Users,
-        queues: Option<Arc<WorkPart>>,
-    ) -> ProjectKeeper {
-        ProjectKeeper {
-            project: project.to_path_buf(),
-            config: config.clone(),
-            plans,
-            users,
-            queues,
-        }
-    }
-
     fn plan(&self, pool: u16) -> anyhow::Result<&PoolPlan> {
         Ok(&self.plans.pool(pool)?.plan)
     }
@@ -246,6 +264,13 @@ impl PrivilegedOperations for ProjectKeeper {
 
     fn queues_grace(&self) -> Option<Duration> {
         self.queues.as_ref().map(|queues| queues.grace())
+    }
+
+    fn stop_listening(&mut self) {
+        self.sockets.close();
+        if let Some(queues) = &mut self.queues {
+            queues.stop_listening();
+        }
     }
 
     fn start_queues(&mut self) -> anyhow::Result<(u32, Seqpacket)> {

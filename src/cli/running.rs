@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::anyhow;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
@@ -12,6 +13,9 @@ use super::options::Project;
 use crate::config::Config;
 use crate::fronts::address::Address;
 use crate::fronts::admin;
+
+/// A surus that runs answers the admin listener's health check at once.
+const HEALTH: Duration = Duration::from_secs(10);
 
 /// The admin listener of `surus work`, and what its socket is named after: `surus serve` may run
 /// for the same project.
@@ -27,6 +31,48 @@ fn work_address(project: &Path, config: &Config) -> Address {
     settings.address(&name)
 }
 
+/// Whether surus runs there, for this project.
+pub async fn is_running(address: &Address, project: &Path) -> bool {
+    let health = admin::ask(address, project, Method::GET, "/-/health");
+    let health = tokio::time::timeout(HEALTH, health).await;
+    matches!(health, Ok(Ok(_)))
+}
+
+/// Waits for an answer as long as the surus there passes health checks. A reload may take long.
+async fn answer<T>(
+    address: &Address,
+    project: &Path,
+    asked: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let silence = async {
+        loop {
+            let health = admin::ask(address, project, Method::GET, "/-/health");
+            if tokio::time::timeout(HEALTH, health).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(HEALTH).await;
+        }
+    };
+    tokio::select! {
+        answer = asked => answer,
+        () = silence => Err(anyhow!(
+            "surus listens at {address} and has not answered for {} seconds; look whether its \
+             process is stopped, or shutting down",
+            HEALTH.as_secs()
+        )),
+    }
+}
+
+async fn ask_at(
+    address: &Address,
+    project: &Path,
+    method: &Method,
+    path: &str,
+) -> anyhow::Result<(StatusCode, String)> {
+    let asked = admin::ask(address, project, method.clone(), path);
+    answer(address, project, asked).await
+}
+
 /// Sends a request to what runs for a project, `surus serve` if both do.
 #[cfg(feature = "top")]
 pub async fn open(
@@ -38,7 +84,8 @@ pub async fn open(
     let serve = config.admin.address(&directory);
     let work = work_address(&directory, &config);
     for address in [&serve, &work] {
-        match admin::open(address, &directory, Method::GET, path).await {
+        let asked = admin::open(address, &directory, Method::GET, path);
+        match answer(address, &directory, asked).await {
             Err(error) if is_absent(&error) => {}
             answer => return answer,
         }
@@ -66,7 +113,7 @@ pub fn ask(
     super::block_on(async {
         let mut answers = Vec::new();
         for address in [&serve, &work] {
-            match admin::ask(address, &directory, method.clone(), path).await {
+            match ask_at(address, &directory, method, path).await {
                 Ok(answer) => answers.push(answer),
                 Err(error) if is_absent(&error) => {}
                 Err(error) => return Err(error),
@@ -84,7 +131,7 @@ pub fn ask(
 pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
     let directory = project.directory()?;
     let address = work_address(&directory, &project.load_all()?.config);
-    let asked = super::block_on(admin::ask(&address, &directory, method, path));
+    let asked = super::block_on(ask_at(&address, &directory, &method, path));
     let (status, text) = match asked {
         Err(error) if is_absent(&error) => bail!(
             "no running surus answers at {address}; start `surus work {}`, and run this command as \

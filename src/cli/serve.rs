@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
+use super::keeper_tasks::{ProjectKeeper, Sockets};
 use super::options::ServeArgs;
 use super::served::{ReloadHook, Served, open_tree};
 use super::site_plans::{Plans, SitePlan};
@@ -84,7 +86,8 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         warn!(error, "requests are not traced (telemetry.endpoint)");
         config.telemetry.endpoint = None;
     }
-    let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone()));
+    let admin = config.admin.address(&project);
+    let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone(), &admin));
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
@@ -100,7 +103,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     }
     let listeners = addresses::bind(&config)?;
     let admin = config.admin.bind(&project)?;
-    let queues = WorkPart::of_server(&project, &config)?.map(Arc::new);
+    let queues = WorkPart::of_server(&project, &config)?;
     // A single site that cannot be opened stops the start before anything is planned.
     let mut trees = Vec::new();
     if config.sites.is_empty() {
@@ -151,14 +154,9 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         return watching.map_or(Ok(()), |watching| watching.restart());
     }
     drop(trees);
-    let mut sockets = Some((listeners, admin));
+    let sockets = Sockets::keep(listeners, admin);
     let run = |front: keeper::ForkedFrontEnd| {
-        let (mut listeners, mut admin) =
-            sockets.take().context("the front end was started twice")?;
-        // The keeper removes the socket files.
-        listeners.leave_files();
-        admin.leave_file();
-        std::mem::forget(queues.clone());
+        let (listeners, admin) = sockets.take().context("the front end was started twice")?;
         let mut trees = Vec::new();
         let mut openers = Vec::new();
         for (site, directories) in plans.sites.iter().zip(front.directories) {
@@ -186,14 +184,18 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             watching: None,
         })
     };
-    match keep(&project, &config, plans.clone(), queues.clone(), run)? {
+    let kept = ProjectKeeper {
+        project: project.clone(),
+        config: config.clone(),
+        plans: plans.clone(),
+        users: keeper_tasks::users(&config)?,
+        sockets: sockets.clone(),
+        queues,
+    };
+    match keep(kept, run)? {
         0 => Ok(()),
-        status => {
-            // The front end has already reported the failure. Dropping the sockets removes their
-            // files.
-            drop((sockets, queues));
-            std::process::exit(status.into());
-        }
+        // The front end has already reported the failure.
+        status => std::process::exit(status.into()),
     }
 }
 
@@ -206,27 +208,33 @@ pub fn keep_other(
     let config = crate::config::load(project, None, crate::config::env::read()?.into_iter(), None)?;
     log::start_direct(&config.config.log)?;
     let plans = Arc::new(Plans::new(project, &config.config)?);
-    keep(project, &config.config, plans, None, front)
+    let config = config.config;
+    let users = keeper_tasks::users(&config)?;
+    let kept = ProjectKeeper {
+        project: project.to_path_buf(),
+        config,
+        plans,
+        users,
+        sockets: Rc::default(),
+        queues: None,
+    };
+    keep(kept, front)
 }
 
 /// Runs a keeper. Returns in the front-end process when `run` returns, and in the keeper at
 /// shutdown.
 fn keep(
-    project: &Path,
-    config: &Config,
-    plans: Arc<Plans>,
-    queues: Option<Arc<WorkPart>>,
+    kept: ProjectKeeper,
     run: impl FnOnce(keeper::ForkedFrontEnd) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
-    let users = keeper_tasks::users(config)?;
-    let user = users.front.clone();
-    let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), users, queues);
+    let (config, plans) = (kept.config.clone(), kept.plans.clone());
+    let user = kept.users.front.clone();
     match Keeper::new(kept)?.run()? {
         KeeperOutcome::Ended(status) => Ok(status),
         KeeperOutcome::FrontEnd(front) => {
-            let reach = keeper_tasks::reach(config, &front.directories, &plans.pools)?;
+            let reach = keeper_tasks::reach(&config, &front.directories, &plans.pools)?;
             confine(
-                &keeper_tasks::confinement(config),
+                &keeper_tasks::confinement(&config),
                 &user,
                 front.keeper,
                 &reach,
@@ -250,7 +258,7 @@ struct FrontEnd {
     plans: Arc<Plans>,
     keeper: Option<KeeperHandle>,
     /// What runs jobs in this process. A keeper has another process for it.
-    queues: Option<Arc<WorkPart>>,
+    queues: Option<WorkPart>,
     /// For `--watch`.
     watching: Option<Arc<watch::Watching>>,
 }
@@ -414,6 +422,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     // Authorities connect to this server.
     tokio::spawn(renewals);
 
+    log::has_started();
     if let Some(keeper) = &keeper {
         keeper.ready();
     }

@@ -211,6 +211,7 @@ impl ServedSite {
         let plan = self.plan();
         let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         SiteStatus {
+            is_queues: false,
             site: plan.name.to_owned(),
             hosts: plan.hosts.iter().map(ToString::to_string).collect(),
             is_default: plan.is_default,

@@ -55,7 +55,11 @@ fn all<T: DeserializeOwned>(project: &Project, path: &str) -> anyhow::Result<Vec
 }
 
 /// What a site is for, or why it is not served.
-fn site_line(site: &SiteStatus) -> String {
+pub fn site_line(site: &SiteStatus) -> String {
+    if site.is_queues {
+        let why = site.error.as_deref().unwrap_or_default();
+        return format!("no jobs run: {why}");
+    }
     let others = site.is_default.then(|| "all other hosts".to_owned());
     let hosts: Vec<String> = site.hosts.iter().cloned().chain(others).collect();
     let (name, hosts) = (&site.site, hosts.join(", "));

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use surus_sys::fork;
 use tracing::info;
 
+use super::findings::Findings;
 use crate::config::Config;
 use crate::fronts::http::Tls;
 use crate::fronts::http::tls::acme::answers::ChallengeAnswers;
@@ -56,6 +57,40 @@ pub(super) async fn start(
     let tls = Tls::start(settings, source, answers, metrics.clone()).await?;
     tokio::spawn(watch::run(tls.clone()));
     Ok(Some(tls))
+}
+
+/// Reads the certificates of `[tls]`, and reports them to `surus check`.
+pub(super) fn report(project: &Path, config: &Config, findings: &mut Findings) {
+    if config.tls.listen.is_empty() {
+        return;
+    }
+    let (files, answers) = (read(project, config), Arc::default());
+    let loaded = match files.and_then(|files| Loaded::new(&config.tls, files, None, &answers)) {
+        Ok(loaded) => loaded,
+        Err(error) => return findings.stop(&error),
+    };
+    for served in loaded.certificates() {
+        let names = served.about.names.join(", ");
+        let ends = httpdate::fmt_http_date(served.ends());
+        findings.fine("certificate", format_args!("{names}, until {ends}"));
+    }
+    for domain in loaded.pending() {
+        let authorities = &config.acme.authorities;
+        let local = config.acme.domains.iter().find(|it| it.as_str() == domain);
+        match local.is_some_and(Domain::is_local) {
+            true => findings.fine(
+                "certificate",
+                format_args!("{domain}, to come from this machine (surus trust)"),
+            ),
+            false => findings.fine(
+                "certificate",
+                format_args!("{domain}, to come from {authorities:?}"),
+            ),
+        }
+    }
+    for warning in loaded.problems() {
+        findings.note(warning);
+    }
 }
 
 /// Reads the configured files, and what authorities have issued.

@@ -3,7 +3,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,6 +69,8 @@ fn public_address(config: &Config) -> Option<&Address> {
 pub struct Watching {
     args: ServeArgs,
     configuration: Option<PathBuf>,
+    /// The address of the admin listener.
+    admin: String,
     program: std::io::Result<PathBuf>,
     pub pages: Arc<LiveReload>,
     /// Locked while a change of a file makes the application boot. The end of the last such boot.
@@ -78,10 +80,11 @@ pub struct Watching {
 }
 
 impl Watching {
-    pub fn new(args: ServeArgs, configuration: Option<PathBuf>) -> Arc<Watching> {
+    pub fn new(args: ServeArgs, configuration: Option<PathBuf>, admin: &Address) -> Arc<Watching> {
         Arc::new(Watching {
             args,
             configuration,
+            admin: admin.to_string().trim_start_matches("http://").to_owned(),
             // Another build may replace the file.
             program: std::env::current_exe(),
             pages: Arc::default(),
@@ -157,8 +160,8 @@ impl Watching {
                     drop(booted);
                     pace.wait(!changes.is_empty(), &change).await;
                 }
-                Effect::Configuration => match self.args.load() {
-                    Ok(_) => {
+                Effect::Configuration => match self.can_start().await {
+                    Ok(()) => {
                         info!(%changed, "the configuration has changed; Surus starts again");
                         self.restarts.store(true, Ordering::Release);
                         self.asks_for_restart.notify_one();
@@ -170,6 +173,34 @@ impl Watching {
                 },
             }
         }
+    }
+
+    /// Whether Surus could start now, as `surus check` finds out.
+    async fn can_start(&self) -> anyhow::Result<()> {
+        self.args.load()?;
+        let mut words: Vec<_> = std::env::args_os().skip(1).collect();
+        words.retain(|word| word != "--watch");
+        // The subcommand is the first word.
+        if let Some(subcommand) = words.first_mut() {
+            *subcommand = "check".into();
+        }
+        let mut check = tokio::process::Command::new(self.program()?);
+        check.args(words).stdin(Stdio::null()).kill_on_drop(true);
+        // This server has its addresses.
+        check.env("SURUS_ADMIN_LISTEN", &self.admin);
+        let checked = check.output().await?;
+        let text = String::from_utf8_lossy(&checked.stdout);
+        let stops = text.lines().filter_map(|line| line.strip_prefix("✗ "));
+        match checked.status.success() {
+            true => Ok(()),
+            false => bail!("{}", stops.collect::<Vec<_>>().join("\n")),
+        }
+    }
+
+    fn program(&self) -> anyhow::Result<&Path> {
+        let program = self.program.as_ref().ok();
+        let program = program.context("the path of Surus's program is unknown")?;
+        Ok(program)
     }
 
     /// Boots because workers have found a change, unless the change of a file has just done that.
@@ -189,10 +220,7 @@ impl Watching {
         if !self.restarts.load(Ordering::Acquire) {
             return Ok(());
         }
-        let program = self.program.as_ref();
-        let program = program
-            .ok()
-            .context("the path of Surus's program is unknown")?;
+        let program = self.program()?;
         let error = Command::new(program)
             .args(std::env::args_os().skip(1))
             .exec();

@@ -13,6 +13,7 @@ mod absent {
 
     use tokio_util::sync::CancellationToken;
 
+    use crate::cli::findings::Findings;
     use crate::config::Config;
 
     /// A stub: without brokers there is none, so no value of it exists.
@@ -28,12 +29,22 @@ mod absent {
             Ok(None)
         }
 
+        pub async fn check(project: &Path, config: &Config, findings: &mut Findings) {
+            if let Err(error) = WorkPart::of_server(project, config) {
+                findings.stop(&error);
+            }
+        }
+
         pub fn grace(&self) -> Duration {
             match *self {}
         }
 
-        pub async fn run(&self, _: CancellationToken) {
+        pub fn stop_listening(&mut self) {
             match *self {}
+        }
+
+        pub async fn run(self, _: CancellationToken) {
+            match self {}
         }
 
         pub fn fork(&self, _: &OwnedFd) -> anyhow::Result<u32> {

@@ -292,9 +292,17 @@ pub fn load(
     let has_listen = http.is_some_and(|http| http.get("listen").is_some());
     let mut sites = sites::take(&mut table)?;
     let mut config = Config::deserialize(table).context("the configuration as a whole")?;
+    let logs = [&config.access_log.file, &config.log.file];
+    let logs: Vec<_> = logs
+        .into_iter()
+        .flatten()
+        .map(|log| project.join(log))
+        .collect();
     config.site.configuration.clone_from(&file);
+    config.site.logs.clone_from(&logs);
     for site in &mut sites {
         site.config.site.configuration.clone_from(&file);
+        site.config.site.logs.clone_from(&logs);
         site.project = site.project.take().map(|directory| project.join(directory));
     }
     config.sites = sites;

@@ -97,6 +97,16 @@ impl Settings {
     }
 }
 
+/// The path of a file next to a project's default socket, where other users cannot write.
+pub fn private_file(project: &Path, extension: &str) -> anyhow::Result<PathBuf> {
+    let path = default_socket(project).with_extension(extension);
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    surus_sys::trusted_path::directory(directory, Some(0o700))
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+    check_directory(directory)?;
+    Ok(path)
+}
+
 /// Rejects a directory that other users can write to: they could replace the socket by their own.
 /// All users can write to the directory for temporary files, so another user may have made this
 /// one.
@@ -262,9 +272,8 @@ impl Admin {
         sites::engines(&(self.sites)())
     }
 
-    /// The sites of `[[site]]`.
     fn sites(&self) -> Vec<SiteStatus> {
-        sites::named((self.sites)())
+        sites::reported((self.sites)())
     }
 
     async fn queues(&self) -> Vec<QueueStatus> {

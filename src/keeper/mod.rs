@@ -130,6 +130,10 @@ pub trait PrivilegedOperations {
     /// Connects to the php-fpm that the pool's configuration names.
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd>;
 
+    /// Closes the keeper's listening sockets when a shutdown begins: those of the front end and of
+    /// the process of the queues are then the last ones.
+    fn stop_listening(&mut self);
+
     /// How long running jobs may take to finish; None if a server has no queues.
     fn queues_grace(&self) -> Option<Duration>;
 

@@ -249,6 +249,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                             let jobs = self.services.queues_grace().unwrap_or_default();
                             self.queues.end_by(now + jobs + RESERVE);
                             self.end = Some(now + self.services.grace() + RESERVE);
+                            self.services.stop_listening();
                         }
                         // As in the front end: the same order, passed on by another process.
                         Some(asked) if now - asked < REPEATED => continue,

@@ -5,10 +5,11 @@
 //! for the reader of the log either.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -280,6 +281,25 @@ pub fn print(text: impl fmt::Display) {
     let _ = write!(io::stderr(), "{text}");
 }
 
+/// Where stderr led before `log.file`, until Surus has started: a failure of the start is said
+/// there, too.
+static BEFORE: Mutex<Option<File>> = Mutex::new(None);
+
+/// Makes [`end`] write a failure to `file`, too.
+pub fn say_failures_also_at(file: File) {
+    *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+}
+
+/// Surus has started: a later failure is in the log alone.
+pub fn has_started() {
+    drop(take_before());
+}
+
+fn take_before() -> Option<File> {
+    let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    before.take()
+}
+
 /// Ends the log, with the failure as its last line.
 pub fn end(failure: Option<&anyhow::Error>) {
     let failure = failure.map(|failure| {
@@ -289,6 +309,10 @@ pub fn end(failure: Option<&anyhow::Error>) {
             false => text,
         }
     });
+    let before = take_before().filter(surus_sys::signals::has_room);
+    if let (Some(line), Some(mut before)) = (&failure, before) {
+        let _ = before.write_all(line.as_bytes());
+    }
     match LOG.get() {
         Some(log) => {
             if let Some(line) = failure {

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use surus_sys::{openat2, process};
+use surus_sys::{fork, openat2, process};
 use tracing::{info, warn};
 
 use super::log;
@@ -73,20 +73,16 @@ pub fn lead_to(project: &Path, out: Option<&Path>, err: Option<&Path>) -> anyhow
     let open = |path: Option<&Path>, setting: &str| -> anyhow::Result<Option<(PathBuf, File)>> {
         let Some(path) = path else { return Ok(None) };
         let path = std::path::absolute(project.join(path))?;
-        let file = open(&path).with_context(|| {
-            format!(
-                "cannot open the file {} ({setting}); its directory must exist, and its path have \
-                 no symbolic link if root starts Surus",
-                path.display()
-            )
-        })?;
+        let opened = openat2::append_regular(&path, process::uid());
+        let file = opened.map_err(|error| cannot_open(&path, setting, &error))?;
         Ok(Some((path, file)))
     };
-    let out = open(out, "access_log.file")?;
-    let err = open(err, "log.file")?;
+    let out = open(out, ACCESS_LOG)?;
+    let err = open(err, LOG)?;
     if let Some((path, _)) = &err {
         info!(path = %path.display(), "the log continues in a file");
         log::flush();
+        log::say_failures_also_at(fork::output(io::stderr().as_fd())?);
     }
     let now = [
         match out {
@@ -101,15 +97,32 @@ pub fn lead_to(project: &Path, out: Option<&Path>, err: Option<&Path>) -> anyhow
     take(&now).context("cannot replace stdout and stderr")
 }
 
-/// Others may own a directory on the way, so that root follows no symbolic link there.
-fn open(path: &Path) -> io::Result<File> {
-    let uid = process::uid();
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if uid != 0 => {
-            openat2::append_regular(&parent.canonicalize()?.join(name), uid)
-        }
-        _ => openat2::append_regular(path, uid),
+/// Checks that [`lead_to`] could open these files. Creates none.
+pub fn check(project: &Path, out: Option<&Path>, err: Option<&Path>) -> anyhow::Result<()> {
+    for (path, setting) in [(out, ACCESS_LOG), (err, LOG)] {
+        let Some(path) = path else { continue };
+        let path = std::path::absolute(project.join(path))?;
+        openat2::may_append_regular(&path, process::uid())
+            .map_err(|error| cannot_open(&path, setting, &error))?;
     }
+    Ok(())
+}
+
+const ACCESS_LOG: &str = "access_log.file";
+const LOG: &str = "log.file";
+
+fn cannot_open(path: &Path, setting: &str, error: &io::Error) -> anyhow::Error {
+    let found = std::fs::symlink_metadata(path);
+    let is_others = found.is_ok_and(|found| found.uid() != process::uid());
+    let remedy = match is_others {
+        true => {
+            "`surus serve` and `surus work` that run as different users need a file each, \
+             for example by SURUS_LOG_FILE"
+        }
+        false => "its directory must exist and be writable",
+    };
+    let path = path.display();
+    anyhow::anyhow!("cannot open the file {path} ({setting}): {error}; {remedy}")
 }
 
 /// Replaces stdout and stderr of this process.

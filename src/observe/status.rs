@@ -91,6 +91,9 @@ pub struct CertificateStatus {
 pub struct SiteStatus {
     /// Empty if there is no `[[site]]`.
     pub site: String,
+    /// These are the queues, and no site.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_queues: bool,
     /// The hosts that it is for, and whether it is for all others.
     pub hosts: Vec<String>,
     pub is_default: bool,

@@ -479,3 +479,16 @@ fn missing_url_and_wrong_values_are_refused() {
         "{output:?}"
     );
 }
+
+#[test]
+fn failed_measurement_leaves_no_new_page_and_keeps_an_old_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (new, old) = (directory.path().join("new"), directory.path().join("old"));
+    std::fs::write(&old, "a report").unwrap();
+    for page in [&new, &old] {
+        let output = bench(&["nonsense://x", "--html", page.to_str().unwrap()]);
+        assert!(!output.status.success());
+    }
+    assert!(!new.exists());
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "a report");
+}

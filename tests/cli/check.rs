@@ -202,6 +202,25 @@ fn check_reports_everything_that_would_stop_the_start() {
 }
 
 #[test]
+fn check_names_a_log_file_that_cannot_be_opened_and_makes_none() {
+    let files = [
+        ("index.php", "<?php"),
+        (
+            "surus.toml",
+            "log.file = 'none/a.log'\naccess_log.file = 'b.log'\n",
+        ),
+    ];
+    let project = project(&files);
+    let said = check(project.path());
+    assert_eq!(said.status, 1);
+    says(
+        &said.stdout,
+        &["✗ cannot open the file ", "/none/a.log (log.file)"],
+    );
+    assert!(!said.stdout.contains("b.log") && !project.path().join("b.log").exists());
+}
+
+#[test]
 fn check_names_a_directory_that_keeps_php_out() {
     use std::os::unix::fs::PermissionsExt;
     if !is_root() {

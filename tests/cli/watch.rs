@@ -184,6 +184,11 @@ fn changed_file_boots_the_application_and_pages_are_told() {
 
     user.put("surus.toml", "[http]\nno_such_setting = 1\n");
     surus.wait_for_log(|log| log.contains("the changed configuration is not used"));
+    // It can be read, and Surus cannot start with it.
+    user.put("surus.toml", "[site]\nroot = 'none'\n");
+    surus.wait_for_log(|log| log.matches("the changed configuration is not used").count() == 2);
+    surus.wait_for_log(|log| log.contains("`root` is the document root"));
+    says(&get(&surus.address, BROWSER), &["<p>three</p>"]);
     user.put("surus.toml", "[env]\nSAID = '!'\n");
     assert_eq!(events.next(), None);
     surus.wait_for_log(|log| log.matches("listening on").count() == 2);

@@ -21,6 +21,10 @@ struct Server(Child, PathBuf);
 
 impl Server {
     fn start(dir: &Path) -> Server {
+        Server::logging(dir, "error.log")
+    }
+
+    fn logging(dir: &Path, log: &str) -> Server {
         let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"));
         let child = surus
             .arg("serve")
@@ -31,7 +35,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        Server(child.unwrap(), dir.join("error.log"))
+        Server(child.unwrap(), dir.join(log))
     }
 
     fn url(&self) -> String {
@@ -131,6 +135,60 @@ fn log_file_that_cannot_be_opened_stops_the_start_with_the_setting() {
     let path = dir.path().join("none/error.log");
     let words = format!("cannot open the file {} (log.file)", path.display());
     assert!(log.contains(&words), "{log}");
+}
+
+#[test]
+fn log_file_may_be_above_the_project_and_the_project_a_link() {
+    let dir = project("");
+    let app = dir.path().join("app");
+    std::fs::create_dir(&app).unwrap();
+    std::fs::rename(dir.path().join("index.php"), app.join("index.php")).unwrap();
+    std::fs::write(app.join("surus.toml"), "log.file = '../error.log'\n").unwrap();
+    std::os::unix::fs::symlink("app", dir.path().join("link")).unwrap();
+    for project in ["app", "link"] {
+        let surus = Surus::serve(&dir.path().join(project), &["--workers", "1"]);
+        ureq::get(&surus.url).call().unwrap();
+        wait_for(&dir.path().join("error.log"), "two");
+        std::fs::remove_file(dir.path().join("error.log")).unwrap();
+    }
+}
+
+#[test]
+fn log_in_the_document_root_is_not_sent() {
+    let dir = project("log.file = 'errors.txt'\naccess_log.file = 'visits.txt'\n");
+    let server = Server::logging(dir.path(), "errors.txt");
+    let url = server.url();
+    let get = |path: &str| {
+        let config = ureq::Agent::config_builder().http_status_as_error(false);
+        let agent = ureq::Agent::new_with_config(config.build());
+        let mut response = agent.get(format!("{url}{path}")).call().unwrap();
+        let body = response.body_mut().read_to_string().unwrap();
+        (response.status().as_u16(), body)
+    };
+    std::fs::write(dir.path().join("visits.txt.1"), "a visit").unwrap();
+    std::fs::write(dir.path().join("other.txt"), "a file").unwrap();
+    assert_eq!(get("/other.txt"), (200, "a file".into()));
+    wait_for(&dir.path().join("visits.txt"), "other.txt");
+    for log in ["/errors.txt", "/visits.txt", "/visits.txt.1"] {
+        assert_ne!(get(log).0, 200, "{log}");
+    }
+}
+
+#[test]
+fn failed_start_is_said_on_the_terminal_and_in_the_log_file() {
+    let dir = project("log.file = 'error.log'\nengine.name = 'worker'\n");
+    std::fs::write(
+        dir.path().join("index.php"),
+        "<?php throw new Exception('no luck');",
+    )
+    .unwrap();
+    let said = Surus::spawn(dir.path(), &["--workers", "1"], &[])
+        .err()
+        .unwrap();
+    let line = said.lines().find(|line| line.starts_with("surus: "));
+    assert!(line.is_some_and(|line| line.contains("no luck")), "{said}");
+    let log = std::fs::read_to_string(dir.path().join("error.log")).unwrap();
+    assert!(log.contains(line.unwrap()), "{log}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Laravel's jobs without configuration: pushed by Laravel, decided by Laravel.
 
+mod features;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -240,8 +242,14 @@ impl Laravel {
             .write("app/SqsClient.php", SQS_CLIENT)
             .write("push.php", PUSH)
             .write("theirs.php", THEIRS)
-            .write("artisan", "<?php // only its presence counts here\n")
-            .vendor_from(libraries);
+            .write("features.php", features::FEATURES)
+            .write("artisan", "<?php // only its presence counts here\n");
+        let classes = features::CLASSES.into_iter();
+        let site = classes.fold(site, |site, (name, class)| {
+            let class = format!("<?php\nnamespace App;\n{class}\n");
+            site.write(&format!("app/{name}.php"), &class)
+        });
+        let site = site.vendor_from(libraries);
         let table = Table::create(kind, &site.tmp());
         let notes = site.tmp().join("notes");
         let path = |path: &Path| path.to_str().unwrap().to_string();
@@ -310,8 +318,8 @@ impl Laravel {
         self.run("push.php", jobs);
     }
 
-    /// Runs a script of the application.
-    pub fn run(&self, script: &str, args: &[&str]) {
+    /// Runs a script of the application, and returns what it prints.
+    pub fn run(&self, script: &str, args: &[&str]) -> String {
         let output = Command::new(cli())
             .args(["-d", "extension=igbinary", "-d", "extension=redis"])
             .args(["-d", "extension=pdo_pgsql"])
@@ -327,6 +335,11 @@ impl Laravel {
         );
         // Created by root, where tests run as root.
         self.site.stored();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    pub fn notes_file(&self) -> &Path {
+        &self.notes
     }
 
     pub fn notes(&self) -> Vec<String> {

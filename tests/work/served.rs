@@ -1,6 +1,8 @@
 //! Jobs in `surus serve`: as root in a process of the keeper's, otherwise in the server's own.
 
+mod checks;
 mod processes;
+mod shutdown;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -47,6 +49,10 @@ echo 'hello';
 "#;
 
 fn spawn(plain: &Plain, by: By) -> Result<Surus, String> {
+    spawn_with(plain, by, &[])
+}
+
+fn spawn_with(plain: &Plain, by: By, settings: &[(&str, &str)]) -> Result<Surus, String> {
     let www = plain.site.www();
     std::fs::write(www.join("index.php"), PAGE).unwrap();
     plain.site.stored();
@@ -72,6 +78,7 @@ fn spawn(plain: &Plain, by: By) -> Result<Surus, String> {
         command.args([format!("--reuid={user}"), format!("--regid={group}")]);
         command.arg("--clear-groups").arg(bin.join("surus"));
     }
+    command.envs(settings.iter().copied());
     Surus::spawn_by(command, &www, &["--workers", "2"], &env)
 }
 
@@ -285,6 +292,7 @@ fn commands_and_metrics_reach_the_queues_of_a_server() {
         plain.push(0, "");
         let status = said(&plain, &surus, &["work", "status", "--json"]);
         let status: Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["error"], Value::Null);
         assert_eq!(status["queues"][0]["is_paused"], true);
         assert_serves(&surus);
         said(&plain, &surus, &["work", "resume"]);
@@ -348,6 +356,22 @@ fn handler_that_cannot_boot_does_not_stop_pages_and_is_tried_again() {
         let surus = spawn(&plain, by).unwrap();
         surus.wait_for_log(|log| log.contains("the queues cannot be started; trying again"));
         assert_serves(&surus);
+        for command in [&["status"][..], &["work", "status"]] {
+            let status = said(&plain, &surus, command);
+            let why = status
+                .lines()
+                .find(|line| line.starts_with("no jobs run: "));
+            assert!(
+                why.is_some_and(|why| why.contains("no database")),
+                "{status}"
+            );
+        }
+        let json = said(&plain, &surus, &["work", "status", "--json"]);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert!(
+            json["error"].as_str().unwrap().contains("no database"),
+            "{json}"
+        );
         std::fs::write(&handler, code).unwrap();
         plain.push(0, "");
         until(&surus, || plain.count("done 0") == 1);

@@ -77,6 +77,14 @@ pub fn leave_input() -> io::Result<()> {
     Ok(())
 }
 
+/// Another descriptor of stdout or stderr. One of a terminal can only write to it.
+pub fn output(fd: BorrowedFd<'_>) -> io::Result<File> {
+    match write_only(fd) {
+        Ok(Some(terminal)) => Ok(terminal),
+        Ok(None) | Err(_) => Ok(fd.try_clone_to_owned()?.into()),
+    }
+}
+
 /// A terminal, opened again so that one cannot read from it. None for something else.
 fn write_only(fd: BorrowedFd<'_>) -> io::Result<Option<File>> {
     if !fd.is_terminal() {

@@ -1,13 +1,17 @@
 //! Opens files so that neither a symbolic link nor `..` can lead outside the named path.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, faccessat};
+
+use crate::trusted_path;
 
 /// What the file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,31 +184,51 @@ pub fn owner_and_target(path: &Path) -> io::Result<(u32, Option<PathBuf>)> {
 }
 
 /// Opens a regular file to append to, and creates it if it is missing. Another user may be able to
-/// write to a directory of the path. So no symbolic link is followed in any component, a FIFO is
-/// not waited for, and no terminal becomes the controlling one. A file with a second hard link is
-/// rejected, and so is one that belongs neither to this user nor to `owner`.
+/// write to a directory of the path. So symbolic links are followed as [`trusted_path::directory`]
+/// does and the file itself must not be one, a FIFO is not waited for, and no terminal becomes the
+/// controlling one. A file with a second hard link is rejected, and so is one that belongs neither
+/// to this user nor to `owner`.
 pub fn append_regular(path: &Path, owner: u32) -> io::Result<File> {
-    use std::os::unix::fs::MetadataExt;
+    let (dir, name) = directory_and_name(path)?;
+    append(&dir, name, owner, OFlag::O_CREAT)
+}
+
+/// Whether [`append_regular`] would open the file. Creates nothing.
+pub fn may_append_regular(path: &Path, owner: u32) -> io::Result<()> {
+    let (dir, name) = directory_and_name(path)?;
+    match append(&dir, name, owner, OFlag::empty()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let access = AccessFlags::W_OK | AccessFlags::X_OK;
+            Ok(faccessat(&dir, ".", access, AtFlags::AT_EACCESS)?)
+        }
+        opened => opened.map(drop),
+    }
+}
+
+fn directory_and_name(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let dir = directory(parent)?;
+    Ok((trusted_path::directory(parent, None)?.directory, name))
+}
+
+fn append(dir: &OwnedFd, name: &OsStr, owner: u32, create: OFlag) -> io::Result<File> {
+    use std::os::unix::fs::MetadataExt;
     let flags = OFlag::O_WRONLY
         | OFlag::O_APPEND
-        | OFlag::O_CREAT
         | OFlag::O_NOFOLLOW
         | OFlag::O_NONBLOCK
         | OFlag::O_NOCTTY
         | OFlag::O_CLOEXEC;
     let mode = Mode::from_bits_truncate(0o640);
-    let file = File::from(nix::fcntl::openat(&dir, name, flags, mode)?);
+    let file = File::from(nix::fcntl::openat(dir, name, flags | create, mode)?);
     let metadata = file.metadata()?;
-    let is_ours = [owner, crate::process::uid()].contains(&metadata.uid());
-    match metadata.is_file() && metadata.nlink() == 1 && is_ours {
-        true => Ok(file),
-        false => Err(io::Error::other(
-            "the file is not regular, has another owner, or has a second hard link",
-        )),
+    let denied = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    match metadata.uid() {
+        _ if !metadata.is_file() => Err(io::Error::other("it is not a regular file")),
+        _ if metadata.nlink() != 1 => Err(io::Error::other("it has a second hard link")),
+        uid if uid == owner || uid == crate::process::uid() => Ok(file),
+        uid => denied(format!("it belongs to another user ({uid})")),
     }
 }
 
@@ -262,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn log_is_opened_through_no_link_and_as_no_other_file() {
+    fn log_is_opened_through_no_link_of_others_and_as_no_other_file() {
         let dir = std::env::temp_dir().join(format!("surus-sys-log-{}", std::process::id()));
         let dir = std::fs::create_dir_all(dir.join("logs"))
             .and_then(|()| dir.canonicalize())
@@ -274,24 +298,30 @@ mod tests {
         nix::unistd::mkfifo(&dir.join("logs/fifo.log"), Mode::S_IRWXU).unwrap();
         let uid = crate::process::uid();
         let open = |name: &str| append_regular(&dir.join(name), uid);
-        assert!(open("logs/new.log").is_ok() && open("logs/new.log").is_ok());
+        let may_open = |name: &str| may_append_regular(&dir.join(name), uid).is_ok();
+        assert!(may_open("logs/new.log") && !dir.join("logs/new.log").exists());
+        for right in ["logs/new.log", "link/new.log", "link/../logs/new.log"] {
+            assert!(open(right).is_ok() && may_open(right), "{right}");
+        }
         for wrong in [
-            "link/new.log",
-            "logs/../logs/new.log",
             "logs/link.log",
             "logs/hard.log",
             "logs/fifo.log",
             "none/new.log",
         ] {
-            assert!(open(wrong).is_err(), "{wrong}");
+            assert!(open(wrong).is_err() && !may_open(wrong), "{wrong}");
         }
         assert!(append_regular(Path::new("relative"), uid).is_err());
         if uid == 0 {
             let theirs = dir.join("logs/theirs.log");
             std::fs::write(&theirs, "").unwrap();
             std::os::unix::fs::chown(&theirs, Some(4711), None).unwrap();
-            assert!(append_regular(&theirs, 0).is_err());
+            let error = append_regular(&theirs, 0).unwrap_err().to_string();
+            assert_eq!(error, "it belongs to another user (4711)");
             assert!(append_regular(&theirs, 4711).is_ok());
+            std::os::unix::fs::lchown(dir.join("link"), Some(4711), None).unwrap();
+            let error = open("link/new.log").unwrap_err().to_string();
+            assert!(error.contains("is a symbolic link that a user"), "{error}");
         }
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -8,10 +8,10 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::access_check::AccessCheck;
-use super::config_guard::ConfigGuard;
 use super::document_root::{Root, Symlinks};
 use super::hidden_files::Hidden;
 use super::htaccess::Htaccess;
+use super::secret_files::SecretFiles;
 use super::settings::{self, Settings, index};
 use super::{Site, file_opener, utf8};
 use crate::event::Script;
@@ -25,14 +25,17 @@ pub struct Described {
     front_controller: Option<(String, String)>,
     /// Whether the script was configured, not only found.
     is_named: bool,
-    secret: Option<ConfigGuard>,
+    secret: SecretFiles,
     has_libraries: bool,
 }
 
 impl Described {
-    /// Uses the same hidden configuration file as `site`.
+    /// Hides the same files of Surus as `site`.
     pub fn hide_as(&mut self, site: &Option<Described>) {
-        self.secret = site.as_ref().and_then(|site| site.secret.clone());
+        self.secret = site
+            .as_ref()
+            .map(|site| site.secret.clone())
+            .unwrap_or_default();
     }
 
     /// The directory that the opener opens files below.

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use surus_sys::openat2::Access;
 use surus_sys::seqpacket::Seqpacket;
 
-use super::config_guard::ConfigGuard;
 use super::document_root::Root;
 use super::opened::{Denial, LookupError, OpenedPath};
+use super::secret_files::SecretFiles;
 
 mod front;
 mod protocol;
@@ -64,7 +64,7 @@ fn decode(packet: &[u8]) -> Option<Question<'_>> {
 pub struct OpenerTree {
     pub(super) root: Root,
     /// The configuration file, which is never read.
-    pub(super) secret: Option<ConfigGuard>,
+    pub(super) secret: SecretFiles,
 }
 
 impl OpenerTree {
@@ -139,11 +139,7 @@ fn answer(question: &Question<'_>, trees: &[OpenerTree]) -> OpenerReply {
         Operation::Look | Operation::Resolve => Access::Metadata,
     };
     OpenerReply::Opened(match tree.root.get(question.path, access) {
-        OpenedPath::Regular { metadata, .. }
-            if tree.secret.as_ref().is_some_and(|it| it.is_file(&metadata)) =>
-        {
-            OpenedPath::Missing
-        }
+        OpenedPath::Regular { metadata, .. } if tree.secret.has(&metadata) => OpenedPath::Missing,
         opened => opened,
     })
 }

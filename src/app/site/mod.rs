@@ -16,7 +16,6 @@
 
 mod access_check;
 mod adopted;
-mod config_guard;
 mod document_root;
 pub mod file_opener;
 mod hidden_files;
@@ -28,6 +27,7 @@ mod lookup_cache;
 mod normalize;
 mod opened;
 pub mod routes;
+mod secret_files;
 mod settings;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -44,12 +44,12 @@ use http::{HeaderMap, Method, Version};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::event::{Origin, Script};
-use config_guard::ConfigGuard;
 use hidden_files::Hidden;
 use htaccess::Htaccess;
 use htaccess_walk::Visit;
 use lookup_cache::Recent;
 use normalize::{NameKind, fold, kind};
+use secret_files::SecretFiles;
 use settings::index;
 
 pub use access_check::AccessCheck;
@@ -121,7 +121,7 @@ pub struct Site {
     /// files to be sent are always reopened.
     recent: Recent<Script>,
     htaccess: Option<Htaccess>,
-    secret: Option<ConfigGuard>,
+    secret: SecretFiles,
     /// None if a script chooses what is sent from here.
     hidden: Option<Hidden>,
     /// Whether PHP libraries, some of whose files are private, are below.
@@ -179,7 +179,7 @@ impl Site {
             scriptless: false,
             recent: Recent::new(),
             htaccess: settings.htaccess.then(Htaccess::new),
-            secret: settings.configuration.as_deref().and_then(ConfigGuard::new),
+            secret: SecretFiles::new(settings),
         })
     }
 
@@ -203,7 +203,7 @@ impl Site {
             scriptless: true,
             recent: Recent::new(),
             htaccess: None,
-            secret: None,
+            secret: SecretFiles::default(),
             hidden: None,
             has_libraries: false,
         }
@@ -233,7 +233,7 @@ impl Site {
 
     /// Whether the file must never be sent, regardless of how it was found.
     pub fn is_secret(&self, found: &FoundFile) -> bool {
-        self.secret.as_ref().is_some_and(|secret| secret.is(found))
+        self.secret.is(found)
     }
 
     /// Looks up the path of a request target, percent-encoded and without its query.

@@ -41,6 +41,9 @@ pub struct Settings {
     /// The configuration file, which is never sent.
     #[serde(skip)]
     pub configuration: Option<PathBuf>,
+    /// The logs of `log.file` and `access_log.file`, which are never sent.
+    #[serde(skip)]
+    pub logs: Vec<PathBuf>,
 }
 
 impl Default for Settings {
@@ -55,6 +58,7 @@ impl Default for Settings {
             fallback: true,
             hidden: Vec::new(),
             configuration: None,
+            logs: Vec::new(),
         }
     }
 }

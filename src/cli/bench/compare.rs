@@ -270,9 +270,11 @@ fn row(quantity: &Quantity, is_limited: bool) -> Row {
             Measured::median(samples, quantity.unit).filter(|_| quantity.is_whole(contestant));
         number.map_or_else(|| Cell::missing(quantity.missing), Cell::measured)
     };
+    // The interval of a single round would have no width.
+    let has_interval = rounds.samples(0).len() > 1;
     let ratio = rounds
         .ratio(0, 1)
-        .filter(|_| quantity.is_whole(0) && quantity.is_whole(1));
+        .filter(|_| has_interval && quantity.is_whole(0) && quantity.is_whole(1));
     let verdict = match ratio {
         _ if is_limited && quantity.unit != Unit::Us => "the generator was the limit",
         _ if rounds.samples(0).len() < LEAST_ROUNDS => "too few rounds",
@@ -282,7 +284,12 @@ fn row(quantity: &Quantity, is_limited: bool) -> Row {
         Some(_) => "A is lower",
     };
     let ratio = ratio.map(Measured::ratio);
-    let ratio = ratio.map_or_else(|| Cell::missing("no ratio"), Cell::measured);
+    let missing = if has_interval {
+        "no ratio"
+    } else {
+        "one round has none"
+    };
+    let ratio = ratio.map_or_else(|| Cell::missing(missing), Cell::measured);
     let cells = vec![median(0), median(1), ratio, Cell::Verdict { verdict }];
     Row::new(quantity.key, quantity.label, cells)
 }
@@ -373,6 +380,21 @@ mod tests {
         assert_eq!(cells[2], Cell::missing("no ratio"));
         let charts = charts(&all, [None, None]);
         assert!(charts.is_empty(), "{charts:?}");
+    }
+
+    #[test]
+    fn single_round_has_no_ratio() {
+        let mut all = quantities();
+        all[0].rounds.push(0, 2.0);
+        all[0].rounds.push(1, 1.0);
+        let cells = row(&all[0], false).cells;
+        assert_eq!(cells[2], Cell::missing("one round has none"));
+        all[0].rounds.push(0, 2.0);
+        all[0].rounds.push(1, 1.0);
+        assert_ne!(
+            row(&all[0], false).cells[2],
+            Cell::missing("one round has none")
+        );
     }
 
     #[test]

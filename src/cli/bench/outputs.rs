@@ -59,15 +59,16 @@ impl Series {
 
 impl Output {
     /// Opens the page's file before a measurement, so that none is lost to a wrong path. The file
-    /// keeps its content until the report replaces it.
+    /// keeps its content until the report replaces it. Without a report, a new file is removed.
     pub fn open(&self) -> anyhow::Result<Page<'_>> {
         let Some(path) = self.html.as_deref() else {
             return Ok(Page(None));
         };
+        let is_new = !path.exists();
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).open(path);
         let file = file.with_context(|| format!("cannot write {} (--html)", path.display()))?;
-        Ok(Page(Some((path, file))))
+        Ok(Page(Some((path, file, is_new))))
     }
 
     /// Prints a report and writes its page.
@@ -106,12 +107,20 @@ impl Output {
     }
 }
 
-/// The file of `--html`.
-pub struct Page<'a>(Option<(&'a Path, File)>);
+/// The file of `--html`, and whether it is new.
+pub struct Page<'a>(Option<(&'a Path, File, bool)>);
+
+impl Drop for Page<'_> {
+    fn drop(&mut self) {
+        if let Some((path, _, true)) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
 
 impl Page<'_> {
-    fn write(self, html: &str) -> anyhow::Result<()> {
-        let Some((path, mut file)) = self.0 else {
+    fn write(mut self, html: &str) -> anyhow::Result<()> {
+        let Some((path, mut file, _)) = self.0.take() else {
             return Ok(());
         };
         // A pipe cannot be cut.

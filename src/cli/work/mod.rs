@@ -1,6 +1,7 @@
 //! `surus work`: runs the jobs of an application's queues until a signal stops it.
 
 mod brokers;
+mod check;
 mod describe;
 mod failed;
 mod laravel;
@@ -12,10 +13,13 @@ mod queues;
 mod run;
 mod schedules;
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use surus_sys::privileges::{self, Identity};
+use surus_sys::process::User;
 use tracing::{info, warn};
 
 use self::queues::{Group, Weighted};
@@ -24,7 +28,8 @@ use super::options::Project;
 use super::{config_trust, engine_setup, events, memory_trim, revalidation, running, stdout};
 use crate::config::Config;
 use crate::engines;
-use crate::fronts::http::Bound;
+use crate::fronts::admin;
+use crate::fronts::http::{Bound, SocketFile};
 use crate::keeper;
 use crate::observe::{log, reopen};
 
@@ -57,8 +62,13 @@ pub struct WorkPart {
     project: PathBuf,
     config: Config,
     groups: Vec<Group>,
-    /// The listener for health checks, metrics, reloads and pauses.
-    admin: Bound,
+    /// The listener for health checks, metrics, reloads and pauses. None in a keeper that has
+    /// closed it.
+    admin: Option<Bound>,
+    /// The file of a closed one.
+    file: Option<SocketFile>,
+    /// What [`Deaths`](crate::fronts::queue::deaths::Deaths) outlives this process with.
+    deaths: Option<File>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -82,6 +92,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let groups = queues::chosen(&project, &config, &args.queues)?;
     let admin = bind_admin(&project, &config)?;
+    let deaths = open_deaths(&project, &config);
     let user = give_up_root(&mut config)?;
     log::start(&config.log)?;
     reopen::lead_to(&project, None, config.log.file.as_deref())?;
@@ -91,11 +102,16 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             "the configuration is not safe from other users"
         );
     }
-    if let Some(user) = user {
-        info!(
-            user,
+    match user {
+        Some(user) if user.uid == 0 => warn!(
+            "jobs run as root (engine.user): an attacker who takes over a job is root; name \
+             another user"
+        ),
+        Some(user) => info!(
+            user = user.name,
             "started as root; continues as this user (engine.user)"
-        );
+        ),
+        None => {}
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     engines::restrict_process(&config.engine)?;
@@ -108,9 +124,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         project,
         config,
         groups,
-        admin,
+        admin: Some(admin),
+        file: None,
+        deaths: or_warn(deaths),
     };
-    let worked = runtime.block_on(run::run(&part, &part.admin, Host::Own));
+    let worked = runtime.block_on(run::run(part, Host::Own));
     runtime.shutdown_background();
     worked
 }
@@ -129,11 +147,40 @@ fn bind_admin(project: &Path, config: &Config) -> anyhow::Result<Bound> {
     bound.context("the admin listener of `surus work` (work.admin_listen)")
 }
 
-/// Becomes the user of PHP: nothing here needs root, and the files of databases must be PHP's.
-fn give_up_root(config: &mut Config) -> anyhow::Result<Option<String>> {
+/// The file in which the queues note which jobs run, before anything gives up root.
+fn open_deaths(project: &Path, config: &Config) -> anyhow::Result<File> {
+    let (_, name) = running::find_work(project, config);
+    let path = admin::private_file(&name, "jobs")?;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.mode(0o600).open(&path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    let locked = file.try_lock();
+    locked.with_context(|| format!("another surus uses {}", path.display()))?;
+    Ok(file)
+}
+
+/// The queues run without it.
+fn or_warn(deaths: anyhow::Result<File>) -> Option<File> {
+    let warn = |error: &anyhow::Error| {
+        let error = format!("{error:#}");
+        warn!(
+            error,
+            "jobs that kill the process of the queues are forgotten with it"
+        );
+    };
+    deaths.inspect_err(warn).ok()
+}
+
+/// Becomes the user of PHP, and returns it: nothing here needs root, and the files of databases
+/// must be PHP's. If that is root, this process stays root, as PHP does.
+fn give_up_root(config: &mut Config) -> anyhow::Result<Option<User>> {
     let Some(user) = engines::find_user(&config.engine)? else {
         return Ok(None);
     };
+    if user.uid == 0 {
+        return Ok(Some(user));
+    }
     let identity = Identity::new(&user).with_context(|| {
         format!(
             "cannot read the supplementary groups of user {} (engine.user)",
@@ -144,5 +191,5 @@ fn give_up_root(config: &mut Config) -> anyhow::Result<Option<String>> {
         .with_context(|| format!("cannot become user {} (engine.user)", user.name))?;
     config.engine.user = None;
     config.engine.group = None;
-    Ok(Some(user.name))
+    Ok(Some(user))
 }

@@ -10,6 +10,7 @@ use super::brokers::Brokers;
 use super::queues::{self, Group};
 use super::{describe, laravel, messenger, schedules};
 use crate::config::Config;
+use crate::fronts::queue::deaths::Deaths;
 use crate::fronts::queue::front::{Consumer, Front};
 use crate::fronts::queue::runner::Runner;
 use crate::fronts::queue::{Format, Queue};
@@ -42,6 +43,7 @@ pub async fn open(
     config: &Config,
     groups: &Booted,
     metrics: &Arc<Metrics>,
+    deaths: &Arc<Deaths>,
 ) -> anyhow::Result<Vec<Arc<Front>>> {
     let mut brokers = Brokers::new(project, &config.work);
     let mut fronts = Vec::new();
@@ -61,6 +63,7 @@ pub async fn open(
             settings: config.work.clone(),
             metrics: metrics.clone(),
             suspects: Default::default(),
+            deaths: deaths.clone(),
             paused: watch::Sender::new(paused),
         }));
     }

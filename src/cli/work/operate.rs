@@ -9,7 +9,7 @@ use crate::cli::running::ask_work as ask;
 use crate::cli::status;
 use crate::cli::stdout::{self, say};
 use crate::fronts::queue::operation::QueueStatus;
-use crate::observe::status::EngineStatus;
+use crate::observe::status::{EngineStatus, SiteStatus};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Operation {
@@ -81,9 +81,16 @@ pub fn run(operation: &Operation) -> anyhow::Result<()> {
 fn show(args: &Status) -> anyhow::Result<()> {
     let queues = ask(&args.project, Method::GET, "/-/queues")?;
     let engines = ask(&args.project, Method::GET, "/-/status")?;
+    let problems: Vec<SiteStatus> =
+        serde_json::from_str(&ask(&args.project, Method::GET, "/-/sites")?)?;
     if args.json {
-        say!("{{\"queues\":{queues},\"engines\":{engines}}}");
+        let error = problems.first().and_then(|problem| problem.error.as_ref());
+        let error = serde_json::to_string(&error)?;
+        say!("{{\"queues\":{queues},\"engines\":{engines},\"error\":{error}}}");
         return Ok(());
+    }
+    for problem in &problems {
+        say!("{}", status::site_line(problem));
     }
     let queues: Vec<QueueStatus> = serde_json::from_str(&queues)?;
     stdout::print(table(&queues));

@@ -2,6 +2,7 @@
 //! `surus serve`.
 
 use std::any::Any;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -13,14 +14,30 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use super::run::{self, Host};
-use super::{WorkPart, queues};
+use super::{Group, WorkPart, queues};
 use crate::config::Config;
+use crate::fronts::http::Bound;
 use crate::keeper::Client;
 use crate::observe::log;
 
 impl WorkPart {
     /// What `surus serve` runs besides HTTP; None without `work.serve`.
     pub fn of_server(project: &Path, config: &Config) -> anyhow::Result<Option<WorkPart>> {
+        let Some(groups) = WorkPart::groups(project, config)? else {
+            return Ok(None);
+        };
+        Ok(Some(WorkPart {
+            admin: Some(super::bind_admin(project, config)?),
+            file: None,
+            deaths: super::or_warn(super::open_deaths(project, config)),
+            project: project.to_path_buf(),
+            config: config.clone(),
+            groups,
+        }))
+    }
+
+    /// The queues and schedules of `surus serve`; None without `work.serve`.
+    pub fn groups(project: &Path, config: &Config) -> anyhow::Result<Option<Vec<Group>>> {
         if !config.work.serve {
             return Ok(None);
         }
@@ -32,12 +49,7 @@ impl WorkPart {
             );
         }
         let groups = queues::chosen(project, config, &[]).context("work.serve")?;
-        Ok(Some(WorkPart {
-            admin: super::bind_admin(project, config)?,
-            project: project.to_path_buf(),
-            config: config.clone(),
-            groups,
-        }))
+        Ok(Some(groups))
     }
 
     /// How long jobs may take to finish at the end.
@@ -46,20 +58,30 @@ impl WorkPart {
     }
 
     /// Runs jobs in the process of `surus serve`, until a signal or `end`.
-    pub async fn run(&self, end: CancellationToken) {
-        if let Err(error) = run::run(self, &self.admin, Host::Server(end)).await {
+    pub async fn run(self, end: CancellationToken) {
+        if let Err(error) = run::run(self, Host::Server(end)).await {
             error!(error = format!("{error:#}"), "cannot run the queues");
         }
+    }
+
+    /// Closes the listener in the keeper. The file of its socket stays until the end.
+    pub fn stop_listening(&mut self) {
+        self.file = self.admin.take().and_then(Bound::close);
     }
 
     /// Forks the process that runs the jobs. `socket` is connected to this process, the keeper.
     pub fn fork(&self, socket: &OwnedFd) -> anyhow::Result<u32> {
         let keeper = std::process::id();
-        let keep = [self.admin.as_fd(), socket.as_fd()];
+        let admin = self.admin.as_ref().context("the server is shutting down")?;
+        let deaths = self.deaths.as_ref().map(File::as_fd);
+        let keep: Vec<_> = [admin.as_fd(), socket.as_fd()]
+            .into_iter()
+            .chain(deaths)
+            .collect();
         let run = || {
             // The stack below belongs to the keeper.
             let ran = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                self.run_forked(socket.try_clone()?, keeper)
+                self.run_forked(admin, socket.try_clone()?, keeper)
             }));
             let ran = ran.unwrap_or_else(|panic| Err(bug(&*panic)));
             log::end(ran.as_ref().err());
@@ -69,7 +91,7 @@ impl WorkPart {
     }
 
     /// The user and the rights of this process are those of `surus work`.
-    fn run_forked(&self, socket: OwnedFd, keeper: u32) -> anyhow::Result<()> {
+    fn run_forked(&self, admin: &Bound, socket: OwnedFd, keeper: u32) -> anyhow::Result<()> {
         let mut config = self.config.clone();
         privileges::leave_terminal().context("cannot leave the keeper's process group")?;
         let user = super::give_up_root(&mut config)?;
@@ -78,17 +100,22 @@ impl WorkPart {
         signals::start_over().context("cannot reset the signals")?;
         log::start_writer(&config.log)?;
         config.http.set_budgets();
-        info!(user, "queues: privileges dropped (engine.user)");
+        // Of root, the keeper has warned.
+        if let Some(user) = user.filter(|user| user.uid != 0) {
+            info!(user = user.name, "queues: privileges dropped (engine.user)");
+        }
         let part = WorkPart {
             project: self.project.clone(),
             config,
             groups: self.groups.clone(),
-            admin: self.admin.share()?,
+            admin: Some(admin.share()?),
+            file: None,
+            deaths: self.deaths.as_ref().and_then(|file| file.try_clone().ok()),
         };
         let runtime = super::runtime()?;
         let ran = runtime.block_on(async {
             let keeper = Client::new(socket)?;
-            run::run(&part, &part.admin, Host::Keeper(keeper)).await
+            run::run(part, Host::Keeper(keeper)).await
         });
         runtime.shutdown_background();
         ran

@@ -1,5 +1,6 @@
 //! Decides which queues `surus work` serves, and boots the PHP workers that run their jobs.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -69,6 +70,26 @@ pub struct Php {
     handler: PathBuf,
     /// The Composer package's script that passes jobs to the handler.
     script: PathBuf,
+}
+
+impl Group {
+    /// The names of its queues and schedules.
+    pub fn names(&self) -> String {
+        let queues = self.queues.iter().map(|queue| match queue.name.as_str() {
+            "" => "those of the application",
+            name => name,
+        });
+        let schedules = self.schedules.iter().map(|entry| entry.name.as_str());
+        let of_laravel = self.is_schedule_of_laravel.then_some(schedules::LARAVEL);
+        let all: Vec<_> = queues.chain(schedules).chain(of_laravel).collect();
+        all.join(", ")
+    }
+}
+
+impl fmt::Display for Php {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handler.display().fmt(f)
+    }
 }
 
 /// The workers of the pool of a Laravel application's schedule.

@@ -16,10 +16,11 @@ use super::{WorkPart, memory_trim, revalidation, stdout};
 use crate::cli::stop_signals::StopSignals;
 use crate::engine::{Engine, Pending};
 use crate::fronts::admin::{self, Admin, SiteEngines};
-use crate::fronts::http::Bound;
 use crate::fronts::queue::backoff;
+use crate::fronts::queue::deaths::Deaths;
 use crate::fronts::queue::front::{self, Front, Interrupted};
 use crate::keeper::Client;
+use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
 use crate::observe::status::SiteStatus;
@@ -61,7 +62,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 
 /// Runs jobs until a signal, then lets them finish. In [`Host::Own`], what fails at the start ends
 /// it; otherwise it is tried again.
-pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<()> {
+pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     let mut stop_signals = StopSignals::listen()?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
@@ -76,9 +77,10 @@ pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<(
         let state = state.clone();
         Arc::new(move || reload(&state))
     };
-    let admin_listener = admin.share()?.listen()?;
+    let bound = part.admin.context("there is no admin listener")?;
+    let admin_listener = bound.listen()?;
     let admin = Arc::new(Admin {
-        project: PathBuf::from(&part.project),
+        project: part.project.clone(),
         sites: {
             let state = state.clone();
             Arc::new(move || vec![site(&state)])
@@ -101,13 +103,15 @@ pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<(
         tokio::spawn(memory_trim::run());
     }
     let stop = CancellationToken::new();
+    let deaths = Arc::new(Deaths::read(part.deaths));
     let driven = tokio::spawn(drive(
         Started {
-            project: part.project.clone(),
-            config: part.config.clone(),
-            groups: part.groups.clone(),
+            project: part.project,
+            config: part.config,
+            groups: part.groups,
             metrics,
             state: state.clone(),
+            deaths: deaths.clone(),
             tries_again: !matches!(host, Host::Own),
             stop: stop.clone(),
         },
@@ -153,6 +157,7 @@ pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<(
             }
         }
     };
+    deaths.survived();
     admin_task.abort();
     let _ = admin_task.await;
     drop((admin, reload));
@@ -175,6 +180,7 @@ struct Started {
     groups: Vec<super::queues::Group>,
     metrics: Arc<Metrics>,
     state: Shared,
+    deaths: Arc<Deaths>,
     tries_again: bool,
     stop: CancellationToken,
 }
@@ -206,7 +212,7 @@ async fn open_and_run(of: &Started, booted: &Booted) -> anyhow::Result<Vec<Inter
     let mut failures = 0;
     loop {
         let began = Instant::now();
-        let open = || open::open(&of.project, &of.config, booted, &of.metrics);
+        let open = || open::open(&of.project, &of.config, booted, &of.metrics, &of.deaths);
         let Some(fronts) = again(of, open).await? else {
             return Ok(Vec::new());
         };
@@ -264,6 +270,7 @@ where
 }
 
 async fn run_fronts(fronts: Vec<Arc<Front>>, of: &Started) -> anyhow::Result<Vec<Interrupted>> {
+    log::has_started();
     let mut running = JoinSet::new();
     for front in fronts {
         for consumer in &front.consumers {
@@ -316,6 +323,7 @@ fn reload(state: &Shared) -> Pending<'static, anyhow::Result<()>> {
 fn site(state: &Shared) -> SiteEngines {
     get(state, |state| SiteEngines {
         status: SiteStatus {
+            is_queues: true,
             error: state.error.clone(),
             ..SiteStatus::default()
         },

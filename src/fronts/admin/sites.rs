@@ -16,10 +16,14 @@ pub fn engines(sites: &[SiteEngines]) -> Vec<EngineStatus> {
     engines.map(|engine| engine.status()).collect()
 }
 
-/// The sites of `[[site]]`.
-pub fn named(sites: Vec<SiteEngines>) -> Vec<SiteStatus> {
+/// The sites of `[[site]]`, and queues whose jobs do not run.
+pub fn reported(sites: Vec<SiteEngines>) -> Vec<SiteStatus> {
     let sites = sites.into_iter().map(|site| site.status);
-    sites.filter(|site| !site.site.is_empty()).collect()
+    let is_reported = |site: &SiteStatus| match site.is_queues {
+        true => site.error.is_some(),
+        false => !site.site.is_empty(),
+    };
+    sites.filter(is_reported).collect()
 }
 
 /// Whether all engines of a site can serve. One bad site must not take the others out of a load

@@ -56,6 +56,8 @@ pub struct Jobs<'a> {
     pub connection: &'a str,
     pub suspects: &'a Suspects,
     pub max_losses: usize,
+    /// How often the job has killed the process of the queues.
+    pub deaths: u32,
 }
 
 /// How long PHP may take to record the outcome of a job that has lost its worker.
@@ -71,6 +73,13 @@ impl Jobs<'_> {
         if is_unread {
             let why = "it is empty, or longer than work.max_payload, and was not read";
             return Verdict::buried(job.unread.clone().unwrap_or_else(|| why.into()));
+        }
+        // Frameworks record why a job has failed, unless even that kills the process.
+        let is_framework = self.queue.format() != Format::Plain;
+        if let Some(why) = self.deadly()
+            && !(is_framework && self.deaths as usize == self.max_losses)
+        {
+            return Verdict::buried(why);
         }
         match (self.runs, self.queue.format()) {
             (JobProgram::Command(program), _) => self.command(job, program).await,
@@ -132,6 +141,11 @@ impl Jobs<'_> {
             Some(0) => NO_LIMIT,
             Some(seconds) => Duration::from_secs(seconds).min(NO_LIMIT),
         };
+        if let Some(why) = self.deadly() {
+            return self
+                .lost(job, runner, payload, &why, Some(why.clone()), false)
+                .await;
+        }
         let (why, losses, timed_out) = match self.pass(runner, job, payload, None, timeout).await {
             Ok(Ok(decision)) => {
                 self.suspects.forget(&self.name(job));
@@ -147,22 +161,48 @@ impl Jobs<'_> {
             }
         };
         let poison = self.poison(losses, &why);
+        self.lost(job, runner, payload, &why, poison, timed_out)
+            .await
+    }
+
+    /// Lets the framework decide about a job whose process has ended. `poison`: why it must fail.
+    async fn lost(
+        &self,
+        job: &Job,
+        runner: &Runner,
+        payload: &str,
+        why: &str,
+        poison: Option<String>,
+        timed_out: bool,
+    ) -> Verdict {
         let lost = Lost {
-            why: poison.as_deref().unwrap_or(&why),
+            why: poison.as_deref().unwrap_or(why),
             timed_out,
             fail: poison.is_some(),
         };
         match self.pass(runner, job, payload, Some(lost), RECORD).await {
-            Ok(Ok(decision)) => decision.verdict(Some(poison.unwrap_or(why))),
+            Ok(Ok(decision)) => decision.verdict(Some(poison.unwrap_or_else(|| why.into()))),
             // Even that has failed: its class may crash PHP when it is unserialized.
             _ => match poison {
                 Some(why) => Verdict::buried(why),
                 None => Verdict {
                     disposition: Disposition::Release(backoff::before_try(job.attempts)),
-                    outcome: Outcome::Retried(why),
+                    outcome: Outcome::Retried(why.into()),
                 },
             },
         }
+    }
+
+    /// Why a job must not run any more, if it has killed the process of the queues too often.
+    fn deadly(&self) -> Option<String> {
+        let is_deadly = self.deaths as usize >= self.max_losses;
+        is_deadly.then(|| {
+            format!(
+                "it ran alone {} times when the process of the queues was killed \
+                 (work.max_losses)",
+                self.deaths
+            )
+        })
     }
 
     /// Passes a job to the framework's adapter. The inner error is the message of a PHP that has
@@ -219,12 +259,18 @@ impl Jobs<'_> {
 
 /// An id that a job keeps when it is released: frameworks write released jobs as new ones.
 fn stable(queue: &Queue, job: &Job) -> String {
-    if queue.format() == Format::Messenger {
-        return messenger::fingerprint(&job.payload);
+    lasting_id(queue, &job.payload).unwrap_or_else(|| job.lease.id.clone())
+}
+
+/// The id that a framework's job keeps whatever broker and process have it.
+pub fn lasting_id(queue: &Queue, payload: &[u8]) -> Option<String> {
+    match queue.format() {
+        Format::Messenger => Some(messenger::fingerprint(payload)),
+        Format::Laravel | Format::Plain => {
+            let told = std::str::from_utf8(payload).map(PayloadOptions::read);
+            told.ok().and_then(|told| told.uuid)
+        }
     }
-    let told = std::str::from_utf8(&job.payload).map(PayloadOptions::read);
-    let uuid = told.ok().and_then(|told| told.uuid);
-    uuid.unwrap_or_else(|| job.lease.id.clone())
 }
 
 /// What Laravel's payload says to queues.

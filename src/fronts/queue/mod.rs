@@ -6,6 +6,7 @@
 
 pub mod backoff;
 pub mod command;
+pub mod deaths;
 mod format;
 pub mod front;
 pub mod job;

@@ -36,6 +36,8 @@ pub struct Scheduler<J> {
     /// The queue that begins first if several may.
     turn: usize,
     next_number: usize,
+    /// A suspect runs, and nothing else begins.
+    is_alone: bool,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ pub struct BegunJob {
     number: usize,
     group: JobGroup,
     charged: f64,
+    is_alone: bool,
 }
 
 impl BegunJob {
@@ -89,6 +92,7 @@ impl<J> Scheduler<J> {
             strict,
             turn: 0,
             next_number: 0,
+            is_alone: false,
         }
     }
 
@@ -97,13 +101,13 @@ impl<J> Scheduler<J> {
         self.workers = workers;
     }
 
-    /// Adds a job behind the others of its queue.
-    pub fn push(&mut self, queue: usize, group: Option<String>, job: J) {
+    /// Adds a job behind the others of its queue. A suspect runs alone.
+    pub fn push(&mut self, queue: usize, group: Option<String>, job: J, is_suspect: bool) {
         let number = self.next_number;
         self.next_number += 1;
         let group = group.map_or(JobGroup::Single(number), JobGroup::Named);
         let queue = &mut self.queues[queue];
-        queue.order.push(number, group.clone(), false);
+        queue.order.push(number, group.clone(), is_suspect);
         queue.waiting.insert(number, (group, job));
     }
 
@@ -125,19 +129,27 @@ impl<J> Scheduler<J> {
 
     /// The job that begins now. None while all workers are busy or nothing may begin.
     pub fn next(&mut self) -> Option<(BegunJob, J)> {
-        if self.running >= self.workers {
+        if self.running >= self.workers || self.is_alone {
             return None;
         }
-        let chosen = match self.strict {
-            true => (0..self.queues.len()).find(|queue| self.queues[*queue].can_begin())?,
-            false => self.fair()?,
+        let suspect = self.queues.iter().position(JobQueue::has_suspect);
+        let chosen = match suspect {
+            // It would wait for ever for a queue that is never empty.
+            Some(_) if self.running > 0 => return None,
+            Some(queue) => queue,
+            None if self.strict => self.queues.iter().position(JobQueue::can_begin)?,
+            None => self.fair()?,
         };
         let queue = &mut self.queues[chosen];
-        let number = queue.order.ready(0)?;
+        let number = match suspect {
+            Some(_) => queue.order.late(0)?,
+            None => queue.order.ready(0)?,
+        };
         let (group, job) = queue.waiting.remove(&number)?;
         queue.order.begin(number, &group);
         queue.running += 1;
         self.running += 1;
+        self.is_alone = suspect.is_some();
         let charged = queue.mean.unwrap_or_default();
         queue.balance -= charged;
         let begun = BegunJob {
@@ -145,6 +157,7 @@ impl<J> Scheduler<J> {
             number,
             group,
             charged,
+            is_alone: self.is_alone,
         };
         Some((begun, job))
     }
@@ -225,12 +238,17 @@ impl<J> Scheduler<J> {
         });
         queue.running -= 1;
         self.running -= 1;
+        self.is_alone &= !begun.is_alone;
     }
 }
 
 impl<J> JobQueue<J> {
     fn can_begin(&self) -> bool {
         self.running < self.share.concurrency && self.order.ready(0).is_some()
+    }
+
+    fn has_suspect(&self) -> bool {
+        self.order.late(0).is_some()
     }
 
     fn is_idle(&self) -> bool {
@@ -264,7 +282,7 @@ mod tests {
             loop {
                 for queue in 0..takes.len() {
                     for _ in 0..scheduler.room(queue) {
-                        scheduler.push(queue, None, ());
+                        scheduler.push(queue, None, (), false);
                     }
                 }
                 if let Some((job, ())) = scheduler.next() {
@@ -312,12 +330,12 @@ mod tests {
     fn single_job_next_to_a_long_queue_begins_within_a_round() {
         let mut scheduler = Scheduler::new([share(1), share(1)], 1, false);
         for _ in 0..100 {
-            scheduler.push(0, None, ());
+            scheduler.push(0, None, (), false);
         }
         let mut first = 0;
         for step in 0..50 {
             if step == 20 {
-                scheduler.push(1, None, ());
+                scheduler.push(1, None, (), false);
             }
             let Some((begun, ())) = scheduler.next() else {
                 continue;
@@ -334,7 +352,7 @@ mod tests {
     fn strict_queues_are_served_in_their_order() {
         let mut scheduler = Scheduler::new([share(1), share(1000)], 1, true);
         for job in 0..4 {
-            scheduler.push(job % 2, None, job);
+            scheduler.push(job % 2, None, job, false);
         }
         let mut order = Vec::new();
         while let Some((begun, job)) = scheduler.next() {
@@ -352,12 +370,12 @@ mod tests {
         };
         let mut scheduler = Scheduler::new([limited, share(1)], 3, false);
         for job in 0..10 {
-            scheduler.push(0, None, job);
+            scheduler.push(0, None, job, false);
         }
         let begun: Vec<_> = std::iter::from_fn(|| scheduler.next()).collect();
         assert_eq!(begun.len(), 2);
-        scheduler.push(1, None, 10);
-        scheduler.push(1, None, 11);
+        scheduler.push(1, None, 10, false);
+        scheduler.push(1, None, 11, false);
         assert_eq!(std::iter::from_fn(|| scheduler.next()).count(), 1);
     }
 
@@ -365,32 +383,48 @@ mod tests {
     fn cleared_queue_returns_its_last_job_first_and_leaves_the_others() {
         let mut scheduler = Scheduler::new([share(1), share(1)], 1, false);
         for job in 0..6 {
-            scheduler.push(job % 2, None, job);
+            scheduler.push(job % 2, None, job, false);
         }
         assert_eq!(scheduler.clear(0), [4, 2, 0]);
         let (begun, job) = scheduler.next().unwrap();
         assert_eq!(job, 1);
         scheduler.ended(begun, Duration::ZERO);
-        scheduler.push(0, None, 6);
+        scheduler.push(0, None, 6, false);
         assert!(scheduler.clear(0) == [6] && scheduler.clear(1) == [5, 3]);
     }
 
     #[test]
     fn abandoned_job_lets_its_group_go_on() {
         let mut scheduler = Scheduler::new([share(1)], 1, false);
-        scheduler.push(0, Some("a".into()), 1);
+        scheduler.push(0, Some("a".into()), 1, false);
         let (begun, _) = scheduler.next().unwrap();
         scheduler.paused(&begun, Duration::ZERO);
         scheduler.abandon(begun);
-        scheduler.push(0, Some("a".into()), 2);
+        scheduler.push(0, Some("a".into()), 2, false);
         assert_eq!(scheduler.next().unwrap().1, 2);
+    }
+
+    #[test]
+    fn suspect_runs_alone_and_before_later_jobs() {
+        let mut scheduler = Scheduler::new([share(1), share(1)], 3, false);
+        scheduler.push(0, None, 1, false);
+        let (first, _) = scheduler.next().unwrap();
+        scheduler.push(1, None, 2, true);
+        scheduler.push(0, None, 3, false);
+        assert!(scheduler.next().is_none());
+        scheduler.ended(first, Duration::ZERO);
+        let (suspect, job) = scheduler.next().unwrap();
+        assert_eq!(job, 2);
+        assert!(scheduler.next().is_none());
+        scheduler.ended(suspect, Duration::ZERO);
+        assert_eq!(scheduler.next().unwrap().1, 3);
     }
 
     #[test]
     fn group_waits_for_its_paused_job() {
         let mut scheduler = Scheduler::new([share(1)], 4, false);
         for (group, job) in [("a", 1), ("a", 2), ("b", 3)] {
-            scheduler.push(0, Some(group.into()), job);
+            scheduler.push(0, Some(group.into()), job, false);
         }
         let (first, job) = scheduler.next().unwrap();
         assert_eq!(job, 1);

@@ -2,6 +2,7 @@
 
 mod broker_outages;
 mod client;
+mod full_disk;
 
 pub use client::Client;
 

@@ -6,8 +6,9 @@ use std::process::{Child, Command, Stdio};
 use super::super::database::Kind;
 use super::super::plain::Plain;
 use super::super::site::{ids_of, is_root};
-use super::super::work::{descendants, signal};
-use super::{By, SERVE, assert_serves, page, queue_process, serve, until};
+use super::super::work::{Work, descendants, signal};
+use super::{By, SERVE, assert_serves, page, queue_process, serve, spawn_with, until};
+use crate::common::Surus;
 
 #[test]
 fn killed_process_of_the_queues_is_replaced_and_pages_notice_nothing() {
@@ -38,6 +39,47 @@ fn killed_process_of_the_queues_is_replaced_and_pages_notice_nothing() {
     );
     surus.signal("TERM");
     assert!(surus.wait().success(), "{}", surus.log());
+}
+
+#[test]
+fn job_that_kills_the_process_of_the_queues_is_buried_and_no_other() {
+    if !is_root() {
+        return;
+    }
+    let settings = "lease = '3s'\n[work]\nserve = true\nmax_losses = 2\n";
+    let plain = Plain::new(Kind::Sqlite, settings);
+    let surus = serve(&plain, By::Root);
+    plain.push(0, "wait");
+    until(&surus, || plain.count("begins 0") == 1);
+    plain.push(1, "kill surus");
+    let exits = |surus: &Surus| {
+        surus
+            .log()
+            .matches("the process of the queues exited")
+            .count()
+    };
+    until(&surus, || exits(&surus) == 1);
+    plain.go(true);
+    plain.push(2, "");
+    until(&surus, || plain.table.is_empty());
+    assert_eq!((plain.count("done 0"), plain.count("done 2")), (1, 1));
+    // With another job, and alone until it is enough.
+    assert_eq!(
+        (plain.count("begins 1"), exits(&surus)),
+        (3, 3),
+        "{}",
+        surus.log()
+    );
+    let failed = plain.table.failed();
+    let (_, payload, why) = &failed[0];
+    assert!(
+        failed.len() == 1 && payload.contains("kill surus"),
+        "{failed:?}"
+    );
+    assert!(
+        why.contains("alone 2 times when the process of the queues was killed"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -143,6 +185,25 @@ fn process_of_the_queues_has_the_rights_of_php_and_ends_with_the_keeper() {
             stat.map_or(true, |stat| stat.contains(") Z "))
         });
     }
+}
+
+#[test]
+fn jobs_run_as_root_if_php_does() {
+    if !is_root() {
+        return;
+    }
+    let plain = Plain::new(Kind::Sqlite, SERVE);
+    let as_root = [("SURUS_ENGINE_USER", "root")];
+    let mut surus = spawn_with(&plain, By::Root, &as_root).unwrap();
+    plain.push(0, "");
+    until(&surus, || plain.count("done 0") == 1);
+    surus.signal("TERM");
+    assert!(surus.wait().success(), "{}", surus.log());
+    let notes = ("SURUS_ENV_NOTES", plain.notes.to_str().unwrap());
+    let work = Work::start(&plain.site, &[], &[as_root[0], notes]);
+    work.wait_for_log(|log| log.contains("jobs run as root (engine.user)"));
+    plain.push(1, "");
+    work.wait_until(|| plain.count("done 1") == 1);
 }
 
 /// Holds a process as a debugger does, until it exits. None if that is not permitted.

@@ -303,7 +303,10 @@ mod tests {
     fn start(dir: &Path) -> OwnedFd {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let root = Root::open(dir, Default::default()).unwrap();
-        let trees = [OpenerTree { root, secret: None }];
+        let trees = [OpenerTree {
+            root,
+            secret: Default::default(),
+        }];
         std::thread::spawn(move || run(theirs, &trees));
         ours
     }

@@ -56,17 +56,27 @@ pub enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
-/// A socket's file, which is removed with it.
+/// A socket's file. The process that has made it removes it; one that is forked from it does not.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// None if another process removes it.
+    /// None if another value removes it.
     made: Option<socket_file::SocketFile>,
+    maker: u32,
+}
+
+impl SocketFile {
+    fn new(path: PathBuf, made: Option<socket_file::SocketFile>) -> SocketFile {
+        let maker = std::process::id();
+        SocketFile { path, made, maker }
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let Some(file) = &self.made {
+        if let Some(file) = &self.made
+            && self.maker == std::process::id()
+        {
             let _ = file.remove();
         }
     }
@@ -129,10 +139,7 @@ impl Bound {
                 let Admission { mode, group } = admission;
                 let mode = mode.map(|SocketMode(mode)| mode);
                 let listener = place.listen(mode, group).with_context(cannot)?;
-                let file = SocketFile {
-                    path: path.clone(),
-                    made: place.find().ok().flatten(),
-                };
+                let file = SocketFile::new(path.clone(), place.find().ok().flatten());
                 let _ = surus_sys::socket::set_backlog(&listener, BACKLOG);
                 listener.set_nonblocking(true)?;
                 Bound::Unix(listener, file)
@@ -171,10 +178,12 @@ impl Bound {
         }
     }
 
-    /// Leaves the removal of a socket's file to another process.
-    pub fn leave_file(&mut self) {
-        if let Bound::Unix(_, file) = self {
-            file.made = None;
+    /// Closes this process's descriptor of the socket. The socket's file stays until the result is
+    /// dropped.
+    pub fn close(self) -> Option<SocketFile> {
+        match self {
+            Bound::Tcp(_) => None,
+            Bound::Unix(_, file) => Some(file),
         }
     }
 
@@ -183,10 +192,10 @@ impl Bound {
     pub fn share(&self) -> io::Result<Bound> {
         Ok(match self {
             Bound::Tcp(listener) => Bound::Tcp(listener.try_clone()?),
-            Bound::Unix(listener, file) => {
-                let path = file.path.clone();
-                Bound::Unix(listener.try_clone()?, SocketFile { path, made: None })
-            }
+            Bound::Unix(listener, file) => Bound::Unix(
+                listener.try_clone()?,
+                SocketFile::new(file.path.clone(), None),
+            ),
         })
     }
 

@@ -21,6 +21,7 @@ use tracing::{error, info, warn};
 pub use self::return_jobs::Interrupted;
 use crate::engine::Engine;
 use crate::fronts::queue::backoff;
+use crate::fronts::queue::deaths::Deaths;
 use crate::fronts::queue::format::{self, Jobs, Outcome, Verdict};
 use crate::fronts::queue::job::{Disposition, Job, Lease};
 use crate::fronts::queue::runner::JobProgram;
@@ -56,6 +57,7 @@ pub struct Front {
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
     pub suspects: Suspects,
+    pub deaths: Arc<Deaths>,
     /// Which consumers take no jobs.
     pub paused: watch::Sender<Vec<bool>>,
 }
@@ -280,8 +282,10 @@ impl Drive {
             return;
         }
         for job in jobs {
-            let group = self.front.consumers[queue].group(&job);
-            self.scheduler.push(queue, group, job);
+            let consumer = &self.front.consumers[queue];
+            let group = consumer.group(&job);
+            let is_suspect = self.front.deaths.is_suspect(&consumer.queue, &job);
+            self.scheduler.push(queue, group, job, is_suspect);
         }
     }
 
@@ -393,7 +397,9 @@ async fn changed(capacity: &mut Option<watch::Receiver<usize>>) {
 async fn ended(front: Arc<Front>, begun: BegunJob, job: Job) -> Ended {
     let began = Instant::now();
     let consumer = &front.consumers[begun.queue];
+    let (_running, deaths) = front.deaths.begin(&consumer.queue, &job);
     let jobs = Jobs {
+        deaths,
         runs: &consumer.runs,
         queue: &consumer.queue,
         connection: &consumer.connection,

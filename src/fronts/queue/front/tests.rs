@@ -68,6 +68,7 @@ fn drive(source: &Arc<Noted>) -> Drive {
         settings: Settings::default(),
         metrics: Arc::default(),
         suspects: Suspects::default(),
+        deaths: Arc::default(),
         paused: watch::Sender::new(vec![false]),
     };
     Drive::new(Arc::new(front), CancellationToken::new())

@@ -90,11 +90,12 @@ impl BegunRequest<'_> {
     }
 }
 
-/// All values of a header.
+/// All values of a header. HTTP/2 clients send each cookie in a field of its own.
 fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
     let values: Vec<_> = headers.get_all(name).iter().collect();
     let bytes: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
-    (!bytes.is_empty()).then(|| bytes.join(&b", "[..]))
+    let separator: &[u8] = if name == header::COOKIE { b"; " } else { b", " };
+    (!bytes.is_empty()).then(|| bytes.join(separator))
 }
 
 /// HTTP/2 and 3 have the host in the target.

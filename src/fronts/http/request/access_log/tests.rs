@@ -96,6 +96,7 @@ const HEADERS: &[(&str, &[u8])] = &[
     ("cookie", b"a=1; session=s3; b=2"),
     ("x-two", b"1"),
     ("x-two", b"2"),
+    ("cookie", b"c=3"),
 ];
 
 #[test]
@@ -123,6 +124,7 @@ fn variables_of_nginx_have_its_values_and_escapes() {
             "$cookie_session $cookie_none $sent_http_content_type $sent_http_none $http_x_two",
             "s3 - text/html - 1, 2",
         ),
+        ("$http_cookie|$cookie_c", "a=1; session=s3; b=2; c=3|3"),
         (
             "$ssl_protocol $ssl_cipher $realip_remote_addr $request_id $engine",
             "TLSv1.3 - 10.0.0.1 7 classic",

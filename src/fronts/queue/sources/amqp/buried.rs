@@ -53,7 +53,7 @@ impl AmqpQueue {
         let mut found = Vec::new();
         for _ in 0..MAX_SHOWN {
             let get = channel.basic_get(server::name(&name)?, BasicGetOptions::default());
-            let Some(letter) = server::answer(get).await? else {
+            let Some(letter) = server::message(get).await? else {
                 break;
             };
             // Forgets a body that is longer than work.max_payload after this turn.

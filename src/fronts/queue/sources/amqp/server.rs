@@ -22,8 +22,12 @@ use super::guard::bodies::Bodies;
 use super::guard::frame::{MAX_FRAME, MIN_FRAME};
 
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long a server may take to confirm a message, unless it has said that it takes none.
+/// How many seconds a server may take to confirm a message that is sent, unless it has said that it
+/// takes none.
 const CONFIRM: usize = 30;
+/// How long a message may take to arrive that was asked for. Heartbeats notice a server that has
+/// ended.
+const ARRIVE: Duration = Duration::from_secs(600);
 /// Seconds between heartbeats. The server may ask for more frequent ones.
 const HEARTBEAT: u16 = 30;
 /// How long a queue of delayed messages stays after the last one was due.
@@ -143,7 +147,9 @@ impl AmqpServer {
             sent.await?.await
         };
         tokio::pin!(publish);
-        let mut waited = 0;
+        let in_file = self.bodies.claim(body);
+        let sent = || in_file.as_ref().map_or(0, |body| body.sent());
+        let (mut waited, mut before) = (0, sent());
         let mut is_told = false;
         let confirmed = loop {
             match tokio::time::timeout(Duration::from_secs(1), &mut publish).await {
@@ -155,6 +161,8 @@ impl AmqpServer {
                         warn!(queue, reason = BLOCKED, "cannot settle a job; waiting");
                     }
                 }
+                // A long body may take its time.
+                Err(_) if sent() != before => (waited, before) = (0, sent()),
                 Err(_) if waited < CONFIRM => waited += 1,
                 Err(_) => {
                     *self.publishing.lock().await = None;
@@ -252,6 +260,12 @@ pub(super) async fn close(connection: &Connection) {
 pub(super) async fn answer<T>(asked: impl Future<Output = lapin::Result<T>>) -> anyhow::Result<T> {
     let answered = tokio::time::timeout(ANSWER, asked).await;
     Ok(answered.context("the server does not answer within 10 seconds")??)
+}
+
+/// A message that was asked for. A long one may take its time.
+pub(super) async fn message<T>(asked: impl Future<Output = lapin::Result<T>>) -> anyhow::Result<T> {
+    let arrived = tokio::time::timeout(ARRIVE, asked).await;
+    Ok(arrived.context("a message has not arrived within 10 minutes")??)
 }
 
 fn is_missing(error: &anyhow::Error) -> bool {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::spool::TempFile;
@@ -24,9 +25,16 @@ pub struct Body {
     pub len: u64,
     /// Or why it is not there.
     file: Result<TempFile, String>,
+    /// How many bytes have been read to be sent.
+    sent: AtomicU64,
 }
 
 impl Body {
+    /// Grows while the body is being sent.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
     /// Checks that the body can be sent.
     pub fn is_kept(&self) -> Result<(), &str> {
         self.file.as_ref().map(drop).map_err(String::as_str)
@@ -36,6 +44,7 @@ impl Body {
     pub fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), String> {
         let file = self.file.as_ref().map_err(String::clone)?;
         let read = file.read_exact_at(buffer, offset);
+        self.sent.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         read.map_err(|error| error.to_string())
     }
 }
@@ -131,6 +140,7 @@ impl Bodies {
         let body = Body {
             len: arrived.len,
             file: arrived.file,
+            sent: AtomicU64::new(0),
         };
         let mut state = self.state();
         state.bodies += 1;

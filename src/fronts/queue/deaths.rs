@@ -1,0 +1,263 @@
+//! Remembers in a file which jobs ran when this process was killed, so that a job that kills it
+//! each time is found.
+//!
+//! A job that ran with others when the process was killed may be innocent: it is a suspect, and
+//! runs alone from then on. One that ran alone is the cause. The file is written by `write(2)`
+//! alone, so it is whole after a kill. It needs not survive a crash of the machine.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::format;
+use super::job::Job;
+use super::settings::Queue;
+
+/// Jobs that run at once or are suspects, at most. Others are not remembered.
+const ENTRIES: usize = 4096;
+/// Bytes of an entry: its key, its deaths, whether it is a suspect, how often it runs.
+const BYTES: usize = 20;
+
+/// What is known about running jobs and suspects.
+#[derive(Debug, Default)]
+pub struct Deaths {
+    file: Option<File>,
+    entries: Mutex<Vec<Entry>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Entry {
+    /// The hash of queue and job.
+    key: u64,
+    /// How often the process was killed while this job ran alone.
+    deaths: u32,
+    is_suspect: bool,
+    /// Jobs may be equal.
+    running: u32,
+}
+
+/// A job that runs. Dropped when it has ended and this process lives.
+#[derive(Debug)]
+pub struct RunningJob<'a> {
+    deaths: &'a Deaths,
+    at: Option<usize>,
+}
+
+impl Deaths {
+    /// Reads what an earlier process has left. Without a file, nothing outlives the process.
+    pub fn read(file: Option<File>) -> Deaths {
+        let mut bytes = vec![0; ENTRIES * BYTES];
+        let length = file
+            .as_ref()
+            .map_or(0, |file| read_at_most(file, &mut bytes));
+        let mut entries: Vec<_> = bytes[..length].chunks_exact(BYTES).map(decode).collect();
+        let running: u64 = entries.iter().map(|entry| u64::from(entry.running)).sum();
+        for entry in entries.iter_mut().filter(|entry| entry.running > 0) {
+            entry.is_suspect = true;
+            entry.deaths = entry.deaths.saturating_add(u32::from(running == 1));
+            entry.running = 0;
+        }
+        let deaths = Deaths {
+            file,
+            entries: Mutex::new(entries),
+        };
+        let count = deaths.lock().len();
+        (0..count).for_each(|at| deaths.write(at, &deaths.lock()));
+        deaths
+    }
+
+    /// Whether a job should run alone.
+    pub fn is_suspect(&self, queue: &Queue, job: &Job) -> bool {
+        let entries = self.lock();
+        // Usually there is none, and jobs need not be read for it.
+        if entries.iter().all(|entry| !entry.is_suspect) {
+            return false;
+        }
+        let key = key(queue, job);
+        entries.iter().any(|it| it.key == key && it.is_suspect)
+    }
+
+    /// Notes that a job begins. Returns how often it has killed this process, too.
+    pub fn begin(&self, queue: &Queue, job: &Job) -> (RunningJob<'_>, u32) {
+        let key = key(queue, job);
+        let mut entries = self.lock();
+        let is_free = |entry: &Entry| !entry.is_suspect && entry.running == 0;
+        let known = entries.iter().position(|it| it.key == key && !is_free(it));
+        let at = known.or_else(|| entries.iter().position(is_free));
+        let at = at.or_else(|| {
+            (entries.len() < ENTRIES).then(|| {
+                entries.push(Entry::default());
+                entries.len() - 1
+            })
+        });
+        // Suspects that were not received since run on another machine, or are deleted.
+        let at = at.or_else(|| entries.iter().position(|entry| entry.running == 0));
+        let mut deaths = 0;
+        if let Some(at) = at {
+            let entry = &mut entries[at];
+            if known.is_none() {
+                *entry = Entry {
+                    key,
+                    ..Entry::default()
+                };
+            }
+            entry.running += 1;
+            deaths = entry.deaths;
+            self.write(at, &entries);
+        }
+        (RunningJob { deaths: self, at }, deaths)
+    }
+
+    /// This process ends by itself, so no job that still runs is to blame.
+    pub fn survived(&self) {
+        let mut entries = self.lock();
+        for at in 0..entries.len() {
+            if std::mem::take(&mut entries[at].running) > 0 {
+                self.write(at, &entries);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A full disk costs no job anything: then nothing is remembered.
+    fn write(&self, at: usize, entries: &[Entry]) {
+        if let Some(file) = &self.file {
+            let _ = file.write_all_at(&encode(&entries[at]), (at * BYTES) as u64);
+        }
+    }
+}
+
+impl Drop for RunningJob<'_> {
+    fn drop(&mut self) {
+        let Some(at) = self.at else { return };
+        let mut entries = self.deaths.lock();
+        let entry = &mut entries[at];
+        entry.running = entry.running.saturating_sub(1);
+        // The process has survived it.
+        entry.is_suspect = false;
+        entry.deaths = 0;
+        self.deaths.write(at, &entries);
+    }
+}
+
+fn key(queue: &Queue, job: &Job) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    queue.name.hash(&mut hasher);
+    match format::lasting_id(queue, &job.payload) {
+        Some(id) => id.hash(&mut hasher),
+        None => job.payload.hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+fn read_at_most(file: &File, bytes: &mut [u8]) -> usize {
+    let mut length = 0;
+    while let Ok(read @ 1..) = file.read_at(&mut bytes[length..], length as u64) {
+        length += read;
+    }
+    length
+}
+
+fn encode(entry: &Entry) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    bytes[..8].copy_from_slice(&entry.key.to_le_bytes());
+    bytes[8..12].copy_from_slice(&entry.deaths.to_le_bytes());
+    bytes[12..16].copy_from_slice(&u32::from(entry.is_suspect).to_le_bytes());
+    bytes[16..].copy_from_slice(&entry.running.to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Entry {
+    let number = |at: usize| {
+        let bytes = bytes[at..].first_chunk::<4>();
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    };
+    Entry {
+        key: bytes
+            .first_chunk()
+            .map_or(0, |key| u64::from_le_bytes(*key)),
+        deaths: number(8),
+        is_suspect: number(12) > 0,
+        running: number(16),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::fronts::queue::job::Lease;
+
+    fn job(payload: &'static str) -> Job {
+        Job {
+            lease: Lease {
+                id: "1".into(),
+                token: Bytes::new(),
+            },
+            payload: Bytes::from_static(payload.as_bytes()),
+            unread: None,
+            attempts: 1,
+        }
+    }
+
+    /// A process that is killed while these jobs run. Returns their deaths before.
+    fn killed_with(file: &File, jobs: &[&'static str]) -> Vec<u32> {
+        let deaths = Deaths::read(Some(file.try_clone().unwrap()));
+        let queue = Queue::default();
+        let begun = jobs.iter().map(|payload| {
+            let (running, before) = deaths.begin(&queue, &job(payload));
+            std::mem::forget(running);
+            before
+        });
+        begun.collect()
+    }
+
+    #[test]
+    fn job_that_ran_alone_is_the_cause_and_one_that_ran_with_others_is_a_suspect() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(killed_with(&file, &["a", "b"]), [0, 0]);
+        assert_eq!(killed_with(&file, &["a"]), [0]);
+        assert_eq!(killed_with(&file, &["a"]), [1]);
+        let deaths = Deaths::read(Some(file));
+        let queue = Queue::default();
+        for (payload, is_suspect) in [("a", true), ("b", true), ("c", false)] {
+            assert_eq!(deaths.is_suspect(&queue, &job(payload)), is_suspect);
+        }
+        let (running, before) = deaths.begin(&queue, &job("a"));
+        assert_eq!(before, 2);
+        drop(running);
+        assert!(!deaths.is_suspect(&queue, &job("a")));
+        let other = Queue {
+            name: "other".into(),
+            ..Queue::default()
+        };
+        assert!(!deaths.is_suspect(&other, &job("b")));
+    }
+
+    #[test]
+    fn entries_are_used_again_and_garbage_harms_nothing() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[0xff; 3 * BYTES + 7], 0).unwrap();
+        let deaths = Deaths::read(Some(file.try_clone().unwrap()));
+        let queue = Queue::default();
+        for _ in 0..100 {
+            drop(deaths.begin(&queue, &job("a")));
+        }
+        assert_eq!(deaths.lock().len(), 4);
+        let many = Deaths::default();
+        let running: Vec<_> = (0..ENTRIES + 5)
+            .map(|number| {
+                let payload = number.to_string().leak();
+                many.begin(&queue, &job(payload)).0
+            })
+            .collect();
+        assert_eq!(many.lock().len(), ENTRIES);
+        drop(running);
+    }
+}
