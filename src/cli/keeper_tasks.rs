@@ -29,6 +29,7 @@ use crate::app::site::routes::Routes;
 use crate::app::site::{AccessCheck, Described, Site};
 use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
+use crate::config::reread::ConfigOrigin;
 use crate::engines;
 use crate::engines::{PoolPlan, external, keeper_tasks, learned};
 use crate::fronts::http::tls::acme::attempt::Attempt;
@@ -52,6 +53,8 @@ pub struct ProjectKeeper {
     project: PathBuf,
     /// What is common to all sites.
     config: Config,
+    /// How it was read.
+    origin: ConfigOrigin,
     plans: Arc<Plans>,
     users: Users,
     queues: Option<Arc<WorkPart>>,
@@ -60,7 +63,7 @@ pub struct ProjectKeeper {
 impl ProjectKeeper {
     pub fn new(
         project: &Path,
-        config: &Config,
+        (config, origin): (&Config, &ConfigOrigin),
         plans: Arc<Plans>,
         users: Users,
         queues: Option<Arc<WorkPart>>,
@@ -68,6 +71,7 @@ impl ProjectKeeper {
         ProjectKeeper {
             project: project.to_path_buf(),
             config: config.clone(),
+            origin: origin.clone(),
             plans,
             users,
             queues,
@@ -211,6 +215,10 @@ impl PrivilegedOperations for ProjectKeeper {
 
     fn certificates(&mut self) -> anyhow::Result<OwnedFd> {
         tls::read_apart(&self.project, &self.config)
+    }
+
+    fn check_configuration(&self) -> anyhow::Result<()> {
+        self.origin.check()
     }
 
     fn acme(

@@ -122,6 +122,15 @@ impl Client {
         }
     }
 
+    /// Asks the keeper whether the configuration is still the one of the start.
+    pub async fn check_configuration(&self) -> anyhow::Result<()> {
+        let asked = self.ask(|id| KeeperRequest::Configuration { id }, Vec::new());
+        match asked.await? {
+            KeeperAnswer::Done(..) => Ok(()),
+            _ => Err(confused()),
+        }
+    }
+
     /// Asks the keeper to start the process that gets the certificate of a domain.
     pub async fn acme(
         &self,

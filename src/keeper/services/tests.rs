@@ -1,0 +1,91 @@
+//! Serves requests with operations that only start processes.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use super::*;
+
+/// Starts processes that never exit as master processes.
+#[derive(Default)]
+struct Sleepers(Vec<Child>);
+
+impl PrivilegedOperations for Sleepers {
+    type PhpStarter = ();
+    type Trees = ();
+    type Attempt = ();
+
+    fn grace(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn sites(&self) -> u16 {
+        1
+    }
+    fn site_directories(&mut self, _: u16) -> anyhow::Result<Directories<()>> {
+        bail!("none")
+    }
+    fn opener(&mut self, _: u16, (): &()) -> anyhow::Result<(u32, OwnedFd)> {
+        bail!("none")
+    }
+    fn pools(&self) -> u16 {
+        2
+    }
+    fn max_processes(&self, _: u16) -> usize {
+        0
+    }
+    fn master(&mut self, _: u16, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        self.0.push(Command::new("sleep").arg("600").spawn()?);
+        Ok(self.0.last().map_or(0, Child::id))
+    }
+    fn runtime_dir(&mut self, _: u16) -> anyhow::Result<(PathBuf, ())> {
+        bail!("none")
+    }
+    fn php(&mut self, _: u16, (): &mut (), _: Role, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        bail!("none")
+    }
+    fn keep_probe_output(&mut self, (): &mut ()) -> anyhow::Result<()> {
+        bail!("none")
+    }
+    fn certificates(&mut self) -> anyhow::Result<OwnedFd> {
+        bail!("none")
+    }
+    fn check_configuration(&self) -> anyhow::Result<()> {
+        bail!("none")
+    }
+    fn acme(&mut self, _: u16, _: bool, _: OwnedFd) -> anyhow::Result<(u32, ())> {
+        bail!("none")
+    }
+    fn acquired(&mut self, (): &(), _: i32) {}
+    fn pages(&mut self, _: u16, _: bool, _: &str) -> anyhow::Result<()> {
+        bail!("none")
+    }
+    fn connect(&mut self, _: u16) -> anyhow::Result<OwnedFd> {
+        bail!("none")
+    }
+    fn queues_grace(&self) -> Option<Duration> {
+        None
+    }
+    fn start_queues(&mut self) -> anyhow::Result<(u32, Seqpacket)> {
+        bail!("none")
+    }
+}
+
+#[test]
+fn master_above_the_limit_kills_the_oldest_of_its_pool() {
+    let mut services = Services::new(Sleepers::default());
+    services.master(1, Vec::new()).unwrap();
+    for _ in 0..MAX_MASTERS + 2 {
+        services.master(0, Vec::new()).unwrap();
+    }
+    let children = &mut services.duties.0;
+    for oldest in &mut children[1..3] {
+        assert_eq!(oldest.wait().unwrap().signal(), Some(9));
+    }
+    children.drain(1..3);
+    assert_eq!(children.len(), 1 + MAX_MASTERS);
+    for child in children {
+        assert!(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
