@@ -29,6 +29,7 @@ use crate::fronts::http::{AccessLog, Accounting, Bound, Https, Service};
 use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
+use crate::observe::service_manager::{self, ServiceManager, ServiceState};
 use crate::observe::traces::Tracer;
 
 /// How long the last traces may delay the exit.
@@ -230,20 +231,32 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         return is_served.map(drop);
     }
     addresses::announce(names, &config);
-    if let Some(keeper) = &keeper {
-        keeper.ready();
-    }
+    // The main process of a service.
+    let manager = Arc::new(match &keeper {
+        None => ServiceManager::find(),
+        Some(_) => None,
+    });
+    let ready = {
+        let (keeper, manager) = (keeper.clone(), manager.clone());
+        move || match &keeper {
+            None => service_manager::tell(&manager, ServiceState::Ready),
+            Some(keeper) => keeper.ready(),
+        }
+    };
+    ready();
     let end_of_queues = tokio_util::sync::CancellationToken::new();
     let running_queues = queues.map(|queues| {
         let end = end_of_queues.clone();
         tokio::spawn(async move { queues.run(end).await })
     });
     let start_reload = || {
-        let reload = asked();
+        service_manager::tell(&manager, ServiceState::Reloading);
+        let (reload, ready) = (asked(), ready.clone());
         tokio::spawn(async move {
             if let Err(error) = reload.await {
                 error!(error = format!("{error:#}"), "the reload failed");
             }
+            ready();
         });
     };
     loop {
@@ -262,6 +275,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         }
     }
     info!("shutting down; a second signal exits immediately");
+    service_manager::tell(&manager, ServiceState::Stopping);
     if let Some(pages) = &service.live_reload {
         pages.close();
     }

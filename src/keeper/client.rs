@@ -93,7 +93,7 @@ impl Client {
         self.lost.cancelled().await;
     }
 
-    /// Reports that the application is served from now on.
+    /// Reports that the application is served from now on, or that a reload has ended.
     pub fn ready(&self) {
         self.post(KeeperRequest::Ready, Vec::new());
     }

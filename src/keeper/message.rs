@@ -55,7 +55,8 @@ pub enum KeeperRequest {
         keep: bool,
         text: String,
     },
-    /// The application has booted and is served from now on.
+    /// The application has booted and is served from now on, or a reload that a signal has asked
+    /// for has ended.
     Ready,
 }
 

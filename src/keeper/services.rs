@@ -40,6 +40,8 @@ pub(super) struct Services<D: PrivilegedOperations> {
     attempt: Option<(u32, D::Attempt)>,
     /// Whether a front end has ever become ready.
     pub has_served: bool,
+    /// The front end has just said that it is ready.
+    pub is_ready: bool,
 }
 
 /// The directories that a front end serves from.
@@ -62,6 +64,7 @@ impl<D: PrivilegedOperations> Services<D> {
             next_site_directories: 1,
             attempt: None,
             has_served: false,
+            is_ready: false,
         }
     }
 
@@ -235,6 +238,7 @@ impl<D: PrivilegedOperations> Services<D> {
             KeeperRequest::Ready => {
                 debug!(front = front.pid, "the front end is ready");
                 self.has_served = true;
+                self.is_ready = true;
             }
         }
         Ok(())

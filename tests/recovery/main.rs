@@ -34,6 +34,7 @@ mod rights;
 mod rings;
 mod same_size_changes;
 mod scripts;
+mod service_manager;
 mod shared_memory;
 mod shutdown;
 mod site;
