@@ -42,6 +42,7 @@ impl ServedSite {
         let is_served = booted.is_ok();
         // The server may have begun to serve another site.
         let _ = told.send(booted).await;
+        drop(told);
         // Without [[site]], the start has failed.
         if !is_served && !self.plan().name.is_empty() && self.plan().error.is_none() {
             self.retry(began).await;

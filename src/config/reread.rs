@@ -92,7 +92,13 @@ fn differences(old: &Table, new: &Table) -> Vec<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::load;
+    use super::super::{env, load};
+    use super::ConfigOrigin;
+
+    fn read(project: &std::path::Path, file: Option<&std::path::Path>) -> ConfigOrigin {
+        let environment = env::read().unwrap().into_iter();
+        load(project, file, environment, None).unwrap().origin
+    }
 
     #[test]
     fn changed_settings_are_named_and_changed_text_is_not() {
@@ -100,9 +106,7 @@ mod tests {
         let file = dir.path().join("surus.toml");
         let origin = |text: &str| {
             std::fs::write(&file, text).unwrap();
-            load(dir.path(), None, std::iter::empty(), None)
-                .unwrap()
-                .origin
+            read(dir.path(), None)
         };
         let started = origin("engine.workers = 2\n[env]\nSECRET = 'one'\n");
         let check = |text: Option<&str>| {
@@ -126,7 +130,7 @@ mod tests {
             "{said}"
         );
         assert!(
-            said.contains("(engine.workers, env.SECRET, http) "),
+            said.contains("(engine.workers, env.SECRET, http)"),
             "{said}"
         );
         assert!(!said.contains("two") && said.contains("restart"), "{said}");
@@ -145,11 +149,7 @@ mod tests {
     #[test]
     fn new_configuration_file_is_noticed_and_a_pipe_is_not_read_again() {
         let dir = tempfile::tempdir().unwrap();
-        let load = |file| {
-            load(dir.path(), file, std::iter::empty(), None)
-                .unwrap()
-                .origin
-        };
+        let load = |file| read(dir.path(), file);
         let started = load(None);
         assert!(started.check().is_ok());
         std::fs::write(dir.path().join("surus.toml"), "engine.workers = 2").unwrap();

@@ -13,6 +13,7 @@ mod run;
 mod schedules;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use surus_sys::privileges::{self, Identity};
@@ -23,6 +24,7 @@ use self::run::Host;
 use super::options::Project;
 use super::{config_trust, engine_setup, events, memory_trim, revalidation, running, stdout};
 use crate::config::Config;
+use crate::config::reread::ConfigOrigin;
 use crate::engines;
 use crate::fronts::http::Bound;
 use crate::keeper;
@@ -59,6 +61,8 @@ pub struct WorkPart {
     groups: Vec<Group>,
     /// The listener for health checks, metrics, reloads and pauses.
     admin: Bound,
+    /// How the configuration was read, if this process can still read it and no other compares it.
+    origin: Option<Arc<ConfigOrigin>>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -68,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
     let loaded = args.project.load()?;
     let distrust = config_trust::warning(&loaded);
-    let mut config = loaded.config;
+    let (mut config, origin) = (loaded.config, Arc::new(loaded.origin));
     config.work.schedule |= args.schedule;
     if let Some(workers) = args.workers {
         config.engine.fix_workers(workers);
@@ -91,6 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             "the configuration is not safe from other users"
         );
     }
+    let origin = user.is_none().then_some(origin);
     if let Some(user) = user {
         info!(
             user,
@@ -109,6 +114,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         config,
         groups,
         admin,
+        origin,
     };
     let worked = runtime.block_on(run::run(&part, &part.admin, Host::Own));
     runtime.shutdown_background();

@@ -37,6 +37,7 @@ impl WorkPart {
             project: project.to_path_buf(),
             config: config.clone(),
             groups,
+            origin: None,
         }))
     }
 
@@ -84,6 +85,7 @@ impl WorkPart {
             config,
             groups: self.groups.clone(),
             admin: self.admin.share()?,
+            origin: None,
         };
         let runtime = super::runtime()?;
         let ran = runtime.block_on(async {

@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 use super::open::{self, Booted};
 use super::{WorkPart, memory_trim, revalidation, stdout};
 use crate::cli::stop_signals::StopSignals;
+use crate::config::reread::ConfigOrigin;
 use crate::engine::{Engine, Pending};
 use crate::fronts::admin::{self, Admin, SiteEngines};
 use crate::fronts::http::Bound;
@@ -76,6 +77,10 @@ pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<(
         let state = state.clone();
         Arc::new(move || reload(&state))
     };
+    let asked = {
+        let (state, origin) = (state.clone(), part.origin.clone());
+        Arc::new(move || asked_reload(&state, &origin))
+    };
     let admin_listener = admin.share()?.listen()?;
     let admin = Arc::new(Admin {
         project: PathBuf::from(&part.project),
@@ -91,8 +96,8 @@ pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<(
         draining: AtomicBool::new(false),
         dashboard: Arc::default(),
         reload: {
-            let reload = reload.clone();
-            Box::new(move || reload())
+            let asked = asked.clone();
+            Box::new(move || asked())
         },
     });
     info!(address = admin_listener.name(), "admin listener");
@@ -116,7 +121,7 @@ pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<(
     tokio::pin!(driven);
     let ended = loop {
         let start_reload = || {
-            let reload = reload();
+            let reload = asked();
             tokio::spawn(async move {
                 if let Err(error) = reload.await {
                     error!(error = format!("{error:#}"), "the reload failed");
@@ -291,6 +296,20 @@ async fn run_fronts(fronts: Vec<Arc<Front>>, of: &Started) -> anyhow::Result<Vec
     // Without any queue there is nothing to do but wait.
     of.stop.cancelled().await;
     Ok(interrupted)
+}
+
+/// The reload that an operator asks for. Fails if the configuration has changed since the start.
+fn asked_reload(
+    state: &Shared,
+    origin: &Option<Arc<ConfigOrigin>>,
+) -> Pending<'static, anyhow::Result<()>> {
+    let (state, origin) = (state.clone(), origin.clone());
+    Box::pin(async move {
+        if let Some(origin) = origin {
+            tokio::task::spawn_blocking(move || origin.check()).await??;
+        }
+        reload(&state).await
+    })
 }
 
 /// Boots all engines again, and switches if all have booted.
