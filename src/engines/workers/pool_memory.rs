@@ -3,6 +3,8 @@
 //! Sizes come from `/proc`, never from what a worker says. docs/internals/scaling.md has the
 //! reasons.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,11 +20,15 @@ const TRUSTED_AFTER: u32 = 100;
 /// Workers whose size one sweep reads. Reading one costs about 5 us.
 const READ_PER_SWEEP: usize = 32;
 
-/// For how long after its start a worker is expected to become as large as the largest.
+/// For how long after its start a worker is expected to become as large as the largest, and for how
+/// long memory is kept for workers of a pool that has become idle.
 const YOUNG: Duration = Duration::from_secs(10);
 
-/// What the workers of all growing pools are expected to need beyond what they use now.
-static PROMISED: Mutex<u64> = Mutex::new(0);
+/// What the workers of each growing pool are expected to need beyond what they use, and when that
+/// was determined.
+type Promises = BTreeMap<u64, (u64, Instant)>;
+
+static PROMISES: Mutex<Promises> = Mutex::new(Promises::new());
 
 /// A maximum that falls slowly.
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,8 +66,10 @@ impl WorkerSize {
 }
 
 /// What a pool knows of the memory of its workers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PoolMemory {
+    /// Its key in [`PROMISES`].
+    number: u64,
     largest: FallingMaximum,
     /// How much of that a worker shares with the others, if known.
     shared: u64,
@@ -69,17 +77,20 @@ pub struct PoolMemory {
     sweeps: u32,
     /// The place of the worker that is read next.
     next: usize,
-    /// The pool's part of [`PROMISED`].
-    promised: u64,
     /// What [`system::oom_kills`] was when the pool grew, or lost a worker, for the last time.
     oom_kills: Option<u64>,
 }
 
 impl PoolMemory {
     pub fn new() -> PoolMemory {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         PoolMemory {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            largest: FallingMaximum::default(),
+            shared: 0,
+            sweeps: 0,
+            next: 0,
             oom_kills: system::oom_kills(),
-            ..PoolMemory::default()
         }
     }
 
@@ -130,13 +141,8 @@ impl PoolMemory {
     }
 
     /// Replaces what the pool's workers are expected to need.
-    pub fn promise(&mut self, bytes: u64) {
-        self.change_promise(&mut promised(), bytes);
-    }
-
-    fn change_promise(&mut self, all: &mut u64, bytes: u64) {
-        *all = all.saturating_sub(self.promised).saturating_add(bytes);
-        self.promised = bytes;
+    pub fn promise(&self, now: Instant, bytes: u64) {
+        promises().insert(self.number, (bytes, now));
     }
 
     /// How many of `added` more workers fit, of which one is like the process `pid`. They are
@@ -148,14 +154,16 @@ impl PoolMemory {
         let Some(memory) = Memory::read() else {
             return added;
         };
-        self.admit_to(&mut promised(), memory, now, added)
+        self.admit_to(&mut promises(), memory, now, added)
     }
 
-    fn admit_to(&mut self, all: &mut u64, memory: Memory, now: Instant, added: usize) -> usize {
+    fn admit_to(&self, all: &mut Promises, memory: Memory, now: Instant, added: usize) -> usize {
+        all.retain(|_, (_, at)| now.saturating_duration_since(*at) < YOUNG);
+        let promised = all.values().map(|(bytes, _)| bytes).sum();
         let each = self.expected(now).saturating_sub(self.shared);
-        let fits = memory.fits(added, each, *all);
-        let more = each.saturating_mul(fits as u64);
-        self.change_promise(all, self.promised.saturating_add(more));
+        let fits = memory.fits(added, each, promised);
+        let (own, _) = all.get(&self.number).copied().unwrap_or((0, now));
+        all.insert(self.number, (own + each * fits as u64, now));
         fits
     }
 
@@ -170,12 +178,12 @@ impl PoolMemory {
 
 impl Drop for PoolMemory {
     fn drop(&mut self) {
-        self.promise(0);
+        promises().remove(&self.number);
     }
 }
 
-fn promised() -> MutexGuard<'static, u64> {
-    PROMISED.lock().unwrap_or_else(PoisonError::into_inner)
+fn promises() -> MutexGuard<'static, Promises> {
+    PROMISES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a process shares with others of its memory that is neither of files nor shared memory. None
@@ -198,7 +206,7 @@ mod tests {
 
     /// A pool that has measured a worker of this size for long enough.
     fn known(now: Instant, mib: u64) -> PoolMemory {
-        let mut pool = PoolMemory::default();
+        let mut pool = PoolMemory::new();
         pool.observe(now, &mut WorkerSize::default(), mib * MIB);
         (0..TRUSTED_AFTER).for_each(|_| pool.has_swept());
         pool
@@ -220,30 +228,31 @@ mod tests {
     #[test]
     fn workers_of_a_new_pool_count_as_ordinary_ones_until_it_has_measured_for_long() {
         let now = Instant::now();
-        let (mut pool, mut all) = (PoolMemory::default(), 0);
+        let (mut pool, mut all) = (PoolMemory::new(), Promises::new());
         let mut worker = WorkerSize::default();
         pool.observe(now, &mut worker, 2 * MIB);
         // 1024 MiB without a sixteenth.
         assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 15);
-        pool.change_promise(&mut all, 0);
+        all.clear();
         (0..TRUSTED_AFTER).for_each(|_| pool.has_swept());
         assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 99);
         pool.observe(now, &mut worker, 200 * MIB);
-        pool.change_promise(&mut all, 0);
+        all.clear();
         assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 4);
     }
 
     #[test]
     fn pools_share_one_budget() {
-        let (now, mut all) = (Instant::now(), 0);
-        let (mut one, mut other) = (known(now, 100), known(now, 50));
+        let (now, mut all) = (Instant::now(), Promises::new());
+        let (one, other) = (known(now, 100), known(now, 50));
         assert_eq!(one.admit_to(&mut all, memory(1024), now, 5), 5);
         assert_eq!(other.admit_to(&mut all, memory(1024), now, 99), 9);
         assert_eq!(one.admit_to(&mut all, memory(1024), now, 1), 0);
-        other.change_promise(&mut all, 0);
+        all.insert(other.number, (0, now));
         assert_eq!(one.admit_to(&mut all, memory(1024), now, 99), 4);
-        one.change_promise(&mut all, 0);
-        assert_eq!(all, 0);
+        // Nothing has been in flight since.
+        assert_eq!(other.admit_to(&mut all, memory(1024), now + YOUNG, 1), 1);
+        assert_eq!(all.len(), 1);
     }
 
     #[test]
@@ -262,7 +271,7 @@ mod tests {
 
     #[test]
     fn sweeps_read_some_workers_in_turn() {
-        let mut pool = PoolMemory::default();
+        let mut pool = PoolMemory::new();
         let mut read = |places| pool.due(places).collect::<Vec<_>>();
         assert_eq!(read(3), [0, 1, 2]);
         assert_eq!(read(READ_PER_SWEEP + 2).len(), READ_PER_SWEEP);

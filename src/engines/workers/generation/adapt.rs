@@ -205,7 +205,7 @@ impl GenerationState {
             });
         let unused = unused.sum();
         drop(workers);
-        memory.promise(unused);
+        memory.promise(now, unused);
     }
 
     /// The largest worker, as read last.
