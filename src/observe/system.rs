@@ -14,7 +14,7 @@ pub struct Machine {
 }
 
 /// Memory to plan for one worker of an ordinary application.
-pub const PER_WORKER: u64 = 64 << 20;
+const PER_WORKER: u64 = 64 << 20;
 
 impl Machine {
     /// Reads the current limits. A limit that cannot be read counts as none.

@@ -343,7 +343,10 @@ fn failed_site_is_tried_again_by_itself() {
     let dir = project(&[
         ("good/index.php", "<?php echo 'good';"),
         ("late/index.php", &needs),
-        ("bad/index.php", "<?php require __DIR__.'/src/a.php';"),
+        (
+            "bad/index.php",
+            "<?php require __DIR__.'/src/a.php'; surus_serve(fn () => print 'mended');",
+        ),
         ("bad/src/a.php", "<?php throw new Exception('at the boot');"),
         (
             "surus.toml",
@@ -360,12 +363,15 @@ fn failed_site_is_tried_again_by_itself() {
     }
     std::fs::write(late.path().join("late"), "").unwrap();
     assert_eq!(body(&get_until(&server, "late.example", 200)), "late");
-    let mended = "<?php surus_serve(function () { echo 'mended'; });";
-    std::fs::write(dir.path().join("bad/src/a.php"), mended).unwrap();
+    std::fs::write(dir.path().join("bad/src/a.php"), "<?php").unwrap();
     assert_eq!(body(&get_until(&server, "bad.example", 200)), "mended");
     let gone = dir.path().join("gone");
     std::fs::rename(dir.path().join("good"), &gone).unwrap();
-    std::fs::write(gone.join("index.php"), mended).unwrap();
+    std::fs::write(
+        gone.join("index.php"),
+        "<?php surus_serve(fn () => print 'here');",
+    )
+    .unwrap();
     assert_eq!(get_until(&server, "gone.example", 200).status, 200);
     server.wait_for_log(|log| log.matches("the site has booted and is served now").count() == 3);
     // One line for each reason.

@@ -6,7 +6,7 @@ use crate::site::{Site, app};
 
 /// Waits, then holds memory for a while.
 const HOLD: &str = "<?php ini_set('memory_limit', -1); usleep((int) $_GET['late'] * 1000);
-$held = str_repeat('x', (int) $_GET['mib'] << 20); usleep(1000000); echo 'held';";
+$held = str_repeat('x', (int) $_GET['mib'] << 20); usleep(1000 * (int) $_GET['ms']); echo 'held';";
 
 /// A server with a growing pool in the group.
 fn start(group: &MemoryGroup, most: &str) -> Site {
@@ -39,7 +39,7 @@ fn growing_pool_keeps_within_memory() {
         return;
     };
     let site = start(&group, "24");
-    let statuses = hold(&site, 40, "late=0&mib=100");
+    let statuses = hold(&site, 40, "late=0&mib=100&ms=1000");
     let log = site.surus.log();
     assert_eq!(statuses, [200; 40], "{log}");
     assert_eq!(group.oom_kills(), 0, "{log}");
@@ -50,13 +50,13 @@ fn growing_pool_keeps_within_memory() {
 
 #[test]
 fn pool_whose_workers_the_kernel_kills_becomes_smaller() {
-    let Some(group) = MemoryGroup::with_limit("kills", 600 << 20) else {
+    let Some(group) = MemoryGroup::with_limit("kills", 700 << 20) else {
         eprintln!("skipped: no control group for memory can be made here");
         return;
     };
     let site = start(&group, "24");
     // Their memory cannot be foreseen.
-    let statuses = hold(&site, 24, "late=1500&mib=200");
+    let statuses = hold(&site, 12, "late=1500&mib=250&ms=4000");
     assert!(statuses.contains(&502), "{statuses:?}");
     assert!(group.oom_kills() > 0);
     site.surus

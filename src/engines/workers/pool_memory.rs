@@ -13,9 +13,11 @@ use crate::observe::system::{self, Memory};
 /// In this time, a maximum that is not reached again halves.
 const HALF_LIFE: Duration = Duration::from_secs(300);
 
-/// Sweeps under load until the pool trusts what it has measured. Until then a worker counts as
-/// [`system::PER_WORKER`] at least.
+/// Sweeps under load until the pool trusts what it has measured.
 const TRUSTED_AFTER: u32 = 100;
+
+/// What a worker counts as at least until then: PHP's default `memory_limit`.
+const ASSUMED: u64 = 128 << 20;
 
 /// Workers whose size one sweep reads. Reading one costs about 5 us.
 const READ_PER_SWEEP: usize = 32;
@@ -117,7 +119,7 @@ impl PoolMemory {
     /// How large a worker may become.
     fn expected(&self, now: Instant) -> u64 {
         let assumed = match self.sweeps < TRUSTED_AFTER {
-            true => system::PER_WORKER,
+            true => ASSUMED,
             false => 0,
         };
         self.largest.at(now).max(assumed)
@@ -226,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn workers_of_a_new_pool_count_as_ordinary_ones_until_it_has_measured_for_long() {
+    fn workers_of_a_new_pool_count_as_large_until_it_has_measured_for_long() {
         let now = Instant::now();
         let (mut pool, mut all) = (PoolMemory::new(), Promises::new());
         let mut worker = WorkerSize::default();
         pool.observe(now, &mut worker, 2 * MIB);
         // 1024 MiB without a sixteenth.
-        assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 15);
+        assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 7);
         all.clear();
         (0..TRUSTED_AFTER).for_each(|_| pool.has_swept());
         assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 99);
