@@ -143,21 +143,22 @@ impl Addresses<Listener> {
     }
 
     /// The addresses as URLs.
-    fn names(&self) -> impl Iterator<Item = String> {
+    pub fn names(&self) -> Vec<String> {
         let https = self.https.iter().map(|listener| {
             let name = listener.name();
             name.replacen("http://", "https://", 1)
         });
-        self.http.iter().map(Listener::name).chain(https)
+        self.http.iter().map(Listener::name).chain(https).collect()
     }
+}
 
-    /// Says where the application is. A reader of JSON lines on stdout cannot parse another line.
-    pub fn announce(&self, is_json: bool) {
-        for address in self.names() {
-            match is_json {
-                true => tracing::info!(address, "listening"),
-                false => stdout::announce(format_args!("listening on {address}")),
-            }
+/// Says where the application is. A reader of JSON lines on stdout cannot parse another line.
+pub(super) fn announce(names: Vec<String>, config: &Config) {
+    let is_json = config.access_log.format.is_json() || config.access_log.file.is_some();
+    for address in names {
+        match is_json {
+            true => tracing::info!(address, "listening"),
+            false => stdout::announce(format_args!("listening on {address}")),
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::app::site::routes::Routes;
 use crate::app::site::{AccessCheck, Described, Site};
 use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
+use crate::config::reread::ConfigOrigin;
 use crate::engines;
 use crate::engines::{PoolPlan, external, keeper_tasks, learned};
 use crate::fronts::http::tls::acme::attempt::Attempt;
@@ -56,6 +57,8 @@ pub struct ProjectKeeper {
     pub project: PathBuf,
     /// What is common to all sites.
     pub config: Config,
+    /// How it was read.
+    pub origin: Arc<ConfigOrigin>,
     pub plans: Arc<Plans>,
     pub users: Users,
     pub sockets: Rc<Sockets>,
@@ -229,6 +232,10 @@ impl PrivilegedOperations for ProjectKeeper {
 
     fn certificates(&mut self) -> anyhow::Result<OwnedFd> {
         tls::read_apart(&self.project, &self.config)
+    }
+
+    fn check_configuration(&self) -> anyhow::Result<()> {
+        self.origin.check()
     }
 
     fn acme(

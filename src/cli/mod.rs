@@ -17,6 +17,8 @@ mod events;
 mod exposed_files;
 mod file_access;
 mod findings;
+mod first_boot;
+mod front_end;
 mod htaccess;
 mod init;
 mod keeper_children;

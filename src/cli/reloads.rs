@@ -5,11 +5,13 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::sync::Notify;
 
-use super::served::{Served, ServedSite};
+use super::served::{ReloadHook, Served, ServedSite};
 use super::tls;
+use crate::config::reread::ConfigOrigin;
 use crate::engine::Pending;
 use crate::fronts::http::Tls;
 use crate::fronts::http::request::live_reload::LiveReload;
+use crate::keeper::Client;
 
 /// What a reload needs.
 #[derive(Clone)]
@@ -61,15 +63,32 @@ pub fn of_sites(
     Box::pin(async move { reload.await? })
 }
 
-/// A reload that an operator has asked for. Once it is done, certificates are ordered without the
-/// pauses that failures have caused.
-pub fn by_operator(
-    reload: Pending<'static, anyhow::Result<()>>,
-    renew: Arc<Notify>,
-) -> Pending<'static, anyhow::Result<()>> {
-    Box::pin(async move {
-        reload.await?;
-        renew.notify_one();
-        Ok(())
-    })
+/// A reload that an operator asks for.
+#[derive(Clone)]
+pub struct AskedReload {
+    pub reload: ReloadHook,
+    /// The configuration of the start.
+    pub origin: Arc<ConfigOrigin>,
+    /// Reads the configuration, if there is one.
+    pub keeper: Option<Arc<Client>>,
+    /// Orders certificates without the pauses that failures have caused.
+    pub renew: Arc<Notify>,
+}
+
+impl AskedReload {
+    /// Starts the reload, unless the configuration has changed since the start. The future returns
+    /// its result.
+    pub fn start(self) -> Pending<'static, anyhow::Result<()>> {
+        // A task: the reload goes on also if its caller was dropped.
+        let reload = tokio::spawn(async move {
+            match self.keeper {
+                Some(keeper) => keeper.check_configuration().await?,
+                None => tokio::task::spawn_blocking(move || self.origin.check()).await??,
+            }
+            (self.reload)().await?;
+            self.renew.notify_one();
+            Ok(())
+        });
+        Box::pin(async move { reload.await? })
+    }
 }

@@ -69,21 +69,21 @@ async fn any(engines: &[Arc<dyn Engine>], known: Option<u64>) -> Change {
 /// The pauses between boots, so that files that always change, or a script that always says so,
 /// cannot keep the machine busy.
 #[derive(Default)]
-struct BootPace {
+pub(super) struct BootPace {
     not_before: Option<Instant>,
     /// Boots in a row after which the application had changed at once, or that failed again.
     useless: u32,
 }
 
 impl BootPace {
-    async fn wait(&self) {
+    pub async fn wait(&self) {
         if let Some(not_before) = self.not_before {
             tokio::time::sleep_until(not_before.into()).await;
         }
     }
 
     /// A boot that `began` then has ended.
-    fn booted(&mut self, began: Instant, is_useless: bool) {
+    pub fn booted(&mut self, began: Instant, is_useless: bool) {
         self.useless = match is_useless {
             true => self.useless.saturating_add(1),
             false => 0,

@@ -100,7 +100,8 @@ fn none_runs(serve: &Address, work: &Address) -> anyhow::Error {
     )
 }
 
-/// Asks all that run for a project, and returns their answers.
+/// Asks all that run for a project, and returns their answers. A failure is the last of them: what
+/// one rejects, another must not do.
 pub fn ask(
     project: &Project,
     method: &Method,
@@ -114,6 +115,10 @@ pub fn ask(
         let mut answers = Vec::new();
         for address in [&serve, &work] {
             match ask_at(address, &directory, method, path).await {
+                Ok(answer) if !answer.0.is_success() => {
+                    answers.push(answer);
+                    break;
+                }
                 Ok(answer) => answers.push(answer),
                 Err(error) if is_absent(&error) => {}
                 Err(error) => return Err(error),

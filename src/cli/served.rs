@@ -3,17 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::future::join_all;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tracing::{error, info};
+use tracing::info;
 
 use super::engine_setup::PlannedPool;
 use super::learning::{self, Learner};
 use super::site_plans::{Plans, SitePlan};
-use super::{boot_engines, config_lint, engine_setup, keeper_tasks, revalidation};
+use super::{config_lint, engine_setup, keeper_tasks, revalidation};
 use crate::app::by_host::ByHost;
 use crate::app::error_pages::ErrorPages;
 use crate::app::site::routes::{self, Routes};
@@ -22,7 +23,7 @@ use crate::app::{Application, DocumentTree, STATIC};
 use crate::config::Config;
 use crate::engine::{Engine, Pending, Prepared};
 use crate::fronts::admin::SiteEngines;
-use crate::fronts::http::request::hosted::{Hosted, HostedSite};
+use crate::fronts::http::request::hosted::{FirstBoot, Hosted, HostedSite};
 use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::SiteStatus;
@@ -37,19 +38,24 @@ pub(super) struct Served {
 
 /// A site, with its plan and the state of its application.
 pub(super) struct ServedSite {
-    plans: Arc<Plans>,
+    pub(super) plans: Arc<Plans>,
     number: u16,
-    keeper: Option<Arc<Client>>,
-    metrics: Arc<Metrics>,
-    hosted: Arc<HostedSite>,
+    pub(super) keeper: Option<Arc<Client>>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) hosted: Arc<HostedSite>,
     /// Why there is no application yet.
-    error: Mutex<Option<String>>,
-    learners: Mutex<Vec<Arc<Learner>>>,
+    pub(super) error: Mutex<Option<String>>,
+    pub(super) learners: Mutex<Vec<Arc<Learner>>>,
     /// Tasks that run as long as the site is served.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// One boot with pages that are not compared yet, or one reload, at a time.
-    booting: Arc<tokio::sync::Mutex<()>>,
+    pub(super) booting: Arc<tokio::sync::Mutex<()>>,
+    /// What a changed application calls.
+    hook: OnceLock<ReloadHook>,
 }
+
+/// The status of a site until its first boot has ended.
+const BOOTING: &str = "it is booting, and its requests wait";
 
 /// A version that has booted and does not serve yet.
 struct NextVersion {
@@ -58,15 +64,13 @@ struct NextVersion {
 }
 
 impl Served {
-    /// Boots all sites. One that cannot be booted does not stop the others; an error if none can.
-    pub async fn boot(
-        plans: &Arc<Plans>,
-        trees: Vec<anyhow::Result<DocumentTree>>,
-        keeper: &Option<Arc<Client>>,
-        metrics: &Arc<Metrics>,
-    ) -> anyhow::Result<Served> {
+    /// All sites, of which none has booted.
+    pub fn new(plans: &Arc<Plans>, keeper: &Option<Arc<Client>>, metrics: &Arc<Metrics>) -> Served {
         let mut sites = Vec::new();
         for (number, plan) in (0..).zip(&plans.sites) {
+            if !plan.name.is_empty() {
+                metrics.sites.set(plan.name, false);
+            }
             sites.push(Arc::new(ServedSite {
                 plans: plans.clone(),
                 number,
@@ -80,35 +84,35 @@ impl Served {
                         "" => STATIC,
                         prefix => format!("{prefix}{STATIC}").leak(),
                     },
+                    first_boot: FirstBoot::default(),
                 }),
-                error: Mutex::default(),
+                error: Mutex::new(Some(BOOTING.to_owned())),
                 learners: Mutex::default(),
                 tasks: Mutex::default(),
                 booting: Arc::default(),
+                hook: OnceLock::new(),
             }));
         }
-        let boots = sites.iter().zip(trees).map(|(site, tree)| async {
-            site.withdraw().await;
-            let tree = site.is_planned().and(tree);
-            let booted = match tree {
-                Ok(tree) => site.boot(tree).await,
-                Err(error) => Err(error),
-            };
-            booted.inspect_err(|error| site.record_failure(error))
-        });
-        let booted = join_all(boots).await;
-        let mut served = 0;
+        Served { sites }
+    }
+
+    /// Boots all sites, and returns when the first of them is served. The others go on meanwhile,
+    /// and those that fail are tried again. An error if none can be served.
+    pub async fn boot(&self, trees: Vec<anyhow::Result<DocumentTree>>) -> anyhow::Result<()> {
+        let (tell, mut told) = mpsc::channel(self.sites.len().max(1));
+        for (site, tree) in self.sites.iter().zip(trees) {
+            let begun = tokio::spawn(site.clone().begin(tree, tell.clone()));
+            site.lock_tasks().push(begun);
+        }
+        drop(tell);
         let mut failed = None;
-        for result in booted {
-            match result {
-                Ok(()) => served += 1,
+        while let Some(booted) = told.recv().await {
+            match booted {
+                Ok(()) => return Ok(()),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        match failed {
-            Some(error) if served == 0 => Err(error),
-            _ => Ok(Served { sites }),
-        }
+        Err(failed.unwrap_or_else(|| anyhow!("no site can be served")))
     }
 
     /// The sites by host.
@@ -154,11 +158,12 @@ impl Served {
         }
     }
 
-    /// Starts the tasks that notice changes of the applications and those that learn from requests.
-    /// A changed application reloads its own site, or calls what `reload` returns for it.
-    pub fn watch(&self, reload: impl Fn(Arc<ServedSite>) -> Option<ReloadHook>) {
+    /// Has a changed application call what `reload` returns for its site. By default, it reloads
+    /// that site.
+    pub fn set_hooks(&self, reload: impl Fn(Arc<ServedSite>) -> ReloadHook) {
         for site in &self.sites {
-            site.watch(reload(site.clone()));
+            // Set once, before the boots.
+            let _ = site.hook.set(reload(site.clone()));
         }
     }
 
@@ -178,22 +183,23 @@ impl Served {
         join_all(engines.iter().map(|engine| engine.drain())).await;
     }
 
-    /// Stops what [`Served::watch`] has started.
-    pub fn unwatch(&self) {
+    /// Ends the tasks of all sites: those that boot, that notice changes, and that learn. Requests
+    /// that wait for a boot are answered.
+    pub fn end_tasks(&self) {
         for site in &self.sites {
-            let mut tasks = site.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.drain(..).for_each(|task| task.abort());
+            site.lock_tasks().drain(..).for_each(|task| task.abort());
+            site.hosted.first_boot.end();
         }
     }
 }
 
 impl ServedSite {
-    fn plan(&self) -> &SitePlan {
+    pub(super) fn plan(&self) -> &SitePlan {
         &self.plans.sites[usize::from(self.number)]
     }
 
     /// The plans of its pools, each with the pool's number.
-    fn pools(&self) -> impl Iterator<Item = (u16, &PlannedPool)> {
+    pub(super) fn pools(&self) -> impl Iterator<Item = (u16, &PlannedPool)> {
         let range = self.plan().pools.clone();
         let numbers = range
             .clone()
@@ -219,65 +225,8 @@ impl ServedSite {
         }
     }
 
-    /// Reports why the site cannot be served: in the log, its metric and its status.
-    fn record_failure(&self, error: &anyhow::Error) {
-        let site = self.plan().name;
-        if site.is_empty() {
-            return; // The server does not start.
-        }
-        let error = format!("{error:#}");
-        error!(
-            site,
-            error, "the site cannot be booted; its hosts get status 503 until a reload succeeds"
-        );
-        self.metrics.sites.set(site, false);
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-    }
-
-    /// Makes the first boot use no page that another front end has learned.
-    async fn withdraw(&self) {
-        for (number, planned) in self.pools().filter(|(_, it)| it.asked.learns()) {
-            let keeper = self.keeper.clone().map(|keeper| (keeper, number));
-            let pages = learning::withdraw(planned, &keeper).await;
-            planned.asked.learned.propose(pages);
-        }
-    }
-
-    /// Fails if the site needs a restart with another configuration.
-    fn is_planned(&self) -> anyhow::Result<()> {
-        match &self.plan().error {
-            None => Ok(()),
-            Some(error) => bail!("{error}; once that is corrected, restart Surus"),
-        }
-    }
-
-    /// Boots for the first time.
-    async fn boot(&self, mut tree: DocumentTree) -> anyhow::Result<()> {
-        let plan = self.plan();
-        let pools = &self.plans.pools[plan.pools.clone()];
-        let first = u16::try_from(plan.pools.start).context("too many pools")?;
-        let engines = boot_engines::boot(pools, first, &self.keeper, &self.metrics).await?;
-        let displays_errors = config_lint::displays_errors(engines.values());
-        let reads_source = self.keeper.is_none();
-        tree.read_error_pages(&plan.config.error_pages, displays_errors, reads_source);
-        let application = Arc::new(Application {
-            tree: arc_swap::ArcSwap::from_pointee(tree),
-            engine: plan.main,
-            prefix: plan.prefix,
-            engines,
-            metrics: self.metrics.clone(),
-            compress: plan.config.compress.clone(),
-        });
-        *self.learners.lock().unwrap_or_else(PoisonError::into_inner) = self.learners(&application);
-        let is_first = self.hosted.application.set(application).is_ok();
-        if !is_first {
-            return Err(anyhow!("the application has booted already"));
-        }
-        if !plan.name.is_empty() {
-            self.metrics.sites.set(plan.name, true);
-        }
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        Ok(())
+    fn lock_tasks(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Boots the application again and switches to it. If that fails, the running version goes on.
@@ -287,14 +236,7 @@ impl ServedSite {
         let reload = tokio::spawn(async move {
             let _booting = self.booting.lock().await;
             if self.hosted.application.get().is_none() {
-                let booted = async {
-                    self.is_planned()?;
-                    self.boot(self.open().await?).await
-                };
-                booted
-                    .await
-                    .inspect_err(|error| self.record_failure(error))?;
-                self.watch(None);
+                self.boot_again().await?;
             } else {
                 let learners = self.learners.lock();
                 let learners = learners.unwrap_or_else(PoisonError::into_inner).clone();
@@ -311,7 +253,7 @@ impl ServedSite {
     }
 
     /// Opens the site's directories again, because a symbolic link to them may have changed.
-    async fn open(&self) -> anyhow::Result<DocumentTree> {
+    pub(super) async fn open(&self) -> anyhow::Result<DocumentTree> {
         let plan = self.plan();
         match &self.keeper {
             Some(keeper) => {
@@ -353,7 +295,7 @@ impl ServedSite {
     }
 
     /// A learner for each pool that learns by which pages to warm up.
-    fn learners(&self, application: &Arc<Application>) -> Vec<Arc<Learner>> {
+    pub(super) fn learners(&self, application: &Arc<Application>) -> Vec<Arc<Learner>> {
         let plan = self.plan();
         let learner = |(number, planned): (u16, &PlannedPool)| {
             let name = planned.asked.name;
@@ -377,15 +319,15 @@ impl ServedSite {
         self.pools().filter_map(learner).collect()
     }
 
-    /// As [`Served::watch`].
-    fn watch(self: &Arc<Self>, reload: Option<ReloadHook>) {
+    /// Starts the tasks that notice changes of the application and those that learn from requests.
+    pub(super) fn watch(self: &Arc<Self>) {
         let learners = self.learners.lock();
         let learners = learners.unwrap_or_else(PoisonError::into_inner).clone();
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.lock_tasks();
         tasks.extend(learners.into_iter().map(|it| tokio::spawn(it.run())));
         let site = self.clone();
         let reload = move || -> Pending<'static, anyhow::Result<()>> {
-            match &reload {
+            match site.hook.get() {
                 Some(reload) => reload(),
                 None => Box::pin(site.clone().reload()),
             }

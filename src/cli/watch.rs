@@ -103,11 +103,9 @@ impl Watching {
         served: &Served,
         reload: &ReloadHook,
     ) -> anyhow::Result<()> {
-        served.watch(|site| {
+        served.set_hooks(|site| {
             let (watching, reload) = (self.clone(), self.hook(served, vec![site], reload));
-            Some(Arc::new(move || {
-                watching.clone().revalidate(reload.clone())
-            }))
+            Arc::new(move || watching.clone().revalidate(reload.clone()))
         });
         let made = project.join("surus.toml");
         let mut configuration = Some(self.configuration.clone().unwrap_or(made));

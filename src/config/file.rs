@@ -6,23 +6,26 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 
-use super::Config;
 use super::type_error::explain;
+use super::{Config, sites};
 
-/// Reads and checks the file, and returns it open. An error names the file, the line and the
-/// allowed values.
-pub fn read(path: &Path) -> anyhow::Result<(toml::Table, File)> {
-    // It may be a pipe: `--config <(...)`.
-    let (text, file) = File::open(path)
+/// Reads and checks the file that `open` opens, and returns it open. An error names the file, the
+/// line and the allowed values.
+pub fn read(
+    path: &Path,
+    open: impl FnOnce(&Path) -> io::Result<File>,
+) -> anyhow::Result<(toml::Table, File)> {
+    let (text, file) = open(path)
         .and_then(text)
         .with_context(|| format!("cannot read {}", path.display()))?;
     // Only for its error, which knows the line; the environment is merged into the table.
     toml::from_str::<Config>(&text)
         .and_then(|_| Ok((toml::from_str(&text)?, file)))
         .map_err(|error| {
-            let line = error.span().map_or(1, |span| {
-                1 + text[..span.start.min(text.len())].matches('\n').count()
-            });
+            let start = sites::start_of(error.message(), &text)
+                .or_else(|| Some(error.span()?.start))
+                .unwrap_or_default();
+            let line = 1 + text[..start.min(text.len())].matches('\n').count();
             let message = explain(error.message(), text.lines().nth(line - 1));
             anyhow!("{}:{line}: {message}", path.display())
         })
@@ -52,7 +55,7 @@ mod tests {
         let path = dir.path().join("surus.toml");
         let file = File::create(&path).unwrap();
         file.set_len(1 << 40).unwrap();
-        let error = read(&path).unwrap_err();
+        let error = read(&path, |path| File::open(path)).unwrap_err();
         assert!(format!("{error:#}").contains("longer than 1 MiB"));
     }
 }

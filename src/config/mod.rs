@@ -2,17 +2,21 @@
 
 pub mod env;
 mod file;
+pub mod reread;
 pub mod roadrunner;
 pub mod sites;
 mod type_error;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use self::reread::ConfigOrigin;
 use self::sites::SiteConfig;
 use crate::app::detect::DetectedApplication;
 use crate::app::site;
@@ -240,9 +244,11 @@ pub struct Loaded {
     /// The configuration file, if one was read.
     pub file: Option<PathBuf>,
     /// The same, open.
-    pub opened: Option<std::fs::File>,
+    pub opened: Option<File>,
     /// RoadRunner's configuration, if it was read.
     pub roadrunner: Option<roadrunner::Settings>,
+    /// How all of that was read.
+    pub origin: ConfigOrigin,
     /// Whether `http.listen` is set.
     has_listen: bool,
 }
@@ -269,13 +275,30 @@ pub fn load(
     environment: impl Iterator<Item = (String, String)>,
     engine: Option<&str>,
 ) -> anyhow::Result<Loaded> {
+    // The file may be a pipe: `--config <(...)`.
+    load_by(|path| File::open(path), project, file, environment, engine)
+}
+
+fn load_by(
+    open: impl FnOnce(&Path) -> io::Result<File>,
+    project: &Path,
+    file: Option<&Path>,
+    environment: impl Iterator<Item = (String, String)>,
+    engine: Option<&str>,
+) -> anyhow::Result<Loaded> {
+    let mut origin = ConfigOrigin {
+        project: project.to_path_buf(),
+        named: file.map(std::path::absolute).transpose()?,
+        engine: engine.map(str::to_owned),
+        ..ConfigOrigin::default()
+    };
     let default = project.join("surus.toml");
     let file = match file {
         Some(file) => Some(file.to_path_buf()),
         None => default.is_file().then_some(default),
     };
     let (mut table, opened) = match &file {
-        Some(path) => file::read(path).map(|(table, opened)| (table, Some(opened)))?,
+        Some(path) => file::read(path, open).map(|(table, opened)| (table, Some(opened)))?,
         None => Default::default(),
     };
     env::apply(&mut table, environment)?;
@@ -288,6 +311,11 @@ pub fn load(
     if let Some(settings) = &mut roadrunner {
         roadrunner::apply(&mut table, std::mem::take(&mut settings.table));
     }
+    origin.table = table.clone();
+    let of_roadrunner = roadrunner.as_ref().map(|settings| &settings.file);
+    origin.files = file.iter().chain(of_roadrunner).cloned().collect();
+    let is_regular = |file: &File| file.metadata().is_ok_and(|found| found.is_file());
+    origin.is_lasting = opened.as_ref().is_none_or(is_regular);
     let http = table.get("http");
     let has_listen = http.is_some_and(|http| http.get("listen").is_some());
     let mut sites = sites::take(&mut table)?;
@@ -311,6 +339,7 @@ pub fn load(
         file,
         opened,
         roadrunner,
+        origin,
         has_listen,
     })
 }

@@ -124,6 +124,19 @@ pub(super) fn one_or_several<'de, D: Deserializer<'de>>(
     from.deserialize_any(Either)
 }
 
+/// Where the `[[site]]` begins that an error of [`one_or_several`] names. The error itself has the
+/// place of the first one.
+pub(super) fn start_of(message: &str, text: &str) -> Option<usize> {
+    #[derive(Deserialize)]
+    struct Tables {
+        site: Vec<toml::Spanned<serde::de::IgnoredAny>>,
+    }
+    let number = message.strip_prefix("[[site]] number ")?;
+    let number: usize = number.split(':').next()?.parse().ok()?;
+    let tables: Tables = toml::from_str(text).ok()?;
+    Some(tables.site.get(number - 1)?.span().start)
+}
+
 /// Takes the `[[site]]` tables out of a configuration, and lays each over the rest of it.
 pub(super) fn take(table: &mut Table) -> anyhow::Result<Vec<SiteConfig>> {
     let tables = match table.remove("site") {
@@ -380,6 +393,30 @@ mod tests {
     }
 
     #[test]
+    fn error_of_a_file_names_the_line_of_its_site() {
+        let line = |text: &str| {
+            let error = toml::from_str::<Config>(text).unwrap_err();
+            let start = start_of(error.message(), text).unwrap();
+            text[..start].matches('\n').count() + 1
+        };
+        let first = "[log]\n\n[[site]]\nhost = 'a'\n[[site.route]]\nprefix = '/a'\n";
+        assert_eq!(
+            line(&format!("{first}\n[[site]]\nrot = 'x'\nhost = 'b'\n")),
+            8
+        );
+        assert_eq!(
+            line(&format!(
+                "{first}[[site]]\nhost = 'b'\nengine.workers = 'x'\n"
+            )),
+            7
+        );
+        assert_eq!(line("[[site]]\nrot = 'x'\n[[site]]\nhost = 'a'\n"), 1);
+        let inline = "site = [\n  { host = 'a' },\n  { host = 'b', rot = 'x' },\n]";
+        assert_eq!(line(inline), 3);
+        assert_eq!(start_of("unknown field `rot`", first), None);
+    }
+
+    #[test]
     fn error_of_a_file_names_the_site() {
         let dir = tempfile::tempdir().unwrap();
         let load = |text: &str| {
@@ -390,7 +427,7 @@ mod tests {
         let error = load("\n[[site]]\nhost = 'a'\n\n[[site]]\nhost = 'b'\ntls.key = 'k'\n");
         let error = format!("{:#}", error.unwrap_err());
         assert!(
-            error.contains("[[site]] number 2: `tls` is") && error.contains("surus.toml:"),
+            error.contains("[[site]] number 2: `tls` is") && error.contains("surus.toml:5:"),
             "{error}"
         );
         let config = load("[[site]]\nhost = 'a'\nproject = 'b'\n").unwrap();

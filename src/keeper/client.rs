@@ -93,7 +93,7 @@ impl Client {
         self.lost.cancelled().await;
     }
 
-    /// Reports that the application is served from now on.
+    /// Reports that the application is served from now on, or that a reload has ended.
     pub fn ready(&self) {
         self.post(KeeperRequest::Ready, Vec::new());
     }
@@ -118,6 +118,15 @@ impl Client {
         let asked = self.ask(|id| KeeperRequest::Certificates { id }, Vec::new());
         match asked.await? {
             KeeperAnswer::Done(_, _, mut fds) if fds.len() == 1 => Ok(content(fds.remove(0))?),
+            _ => Err(confused()),
+        }
+    }
+
+    /// Asks the keeper whether the configuration is still the one of the start.
+    pub async fn check_configuration(&self) -> anyhow::Result<()> {
+        let asked = self.ask(|id| KeeperRequest::Configuration { id }, Vec::new());
+        match asked.await? {
+            KeeperAnswer::Done(..) => Ok(()),
             _ => Err(confused()),
         }
     }

@@ -111,6 +111,9 @@ pub trait PrivilegedOperations {
     /// in this process, because processes of PHP's user are forked from it.
     fn certificates(&mut self) -> anyhow::Result<OwnedFd>;
 
+    /// An error if the configuration has changed since the start.
+    fn check_configuration(&self) -> anyhow::Result<()>;
+
     /// Starts the process that gets the certificate of a domain, if it is due. Returns its process
     /// id. It speaks to the front end through the socket.
     fn acme(

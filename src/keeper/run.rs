@@ -26,6 +26,7 @@ use super::{
 };
 use crate::observe::rate_limit::RateLimit;
 use crate::observe::reopen::Logs;
+use crate::observe::service_manager::{self, ServiceManager, ServiceState};
 
 /// How long PHP processes may run on after their front end has exited.
 const PHP_GRACE: Duration = Duration::from_secs(2);
@@ -66,6 +67,7 @@ pub struct Keeper<D: PrivilegedOperations> {
     queues: Queues,
     signals: Signals,
     logs: Logs,
+    manager: Option<ServiceManager>,
     /// Set when a shutdown was requested. A front end that still runs at this time is killed.
     end: Option<Instant>,
     /// When the first signal has asked for the end.
@@ -82,6 +84,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
             queues: Queues::default(),
             signals: Signals::take().context("cannot receive signals")?,
             logs: Logs::remember(),
+            manager: ServiceManager::find(),
             end: None,
             asked: None,
         })
@@ -192,6 +195,9 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 self.end = Some(Instant::now() + AT_ONCE);
             }
             self.serve_requests(&mut front);
+            if std::mem::take(&mut self.services.is_ready) {
+                service_manager::tell(&self.manager, ServiceState::Ready);
+            }
             front.flush();
         };
         debug!(pid, lived = ?front.since.elapsed(), "the front end has exited");
@@ -245,6 +251,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                     let now = Instant::now();
                     match self.asked {
                         None => {
+                            service_manager::tell(&self.manager, ServiceState::Stopping);
                             self.asked = Some(now);
                             let jobs = self.services.queues_grace().unwrap_or_default();
                             self.queues.end_by(now + jobs + RESERVE);
@@ -263,6 +270,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                     signal(pid, process::terminate);
                 }
                 SignalAction::Reload => {
+                    service_manager::tell(&self.manager, ServiceState::Reloading);
                     signal(self.queues.pid(), process::hang_up);
                     signal(pid, process::hang_up);
                 }

@@ -41,6 +41,8 @@ pub(super) struct Services<D: PrivilegedOperations> {
     attempt: Option<(u32, D::Attempt)>,
     /// Whether a front end has ever become ready.
     pub has_served: bool,
+    /// The front end has just said that it is ready.
+    pub is_ready: bool,
 }
 
 /// The directories that a front end serves from.
@@ -63,6 +65,7 @@ impl<D: PrivilegedOperations> Services<D> {
             next_site_directories: 1,
             attempt: None,
             has_served: false,
+            is_ready: false,
         }
     }
 
@@ -207,6 +210,13 @@ impl<D: PrivilegedOperations> Services<D> {
                 let read = read.and_then(|file| done(id, 0, String::new(), vec![file]));
                 front.answer(id, read);
             }
+            KeeperRequest::Configuration { id } => {
+                let checked = self.duties.check_configuration();
+                front.answer(
+                    id,
+                    checked.and_then(|()| done(id, 0, String::new(), vec![])),
+                );
+            }
             KeeperRequest::Acme {
                 id,
                 domain,
@@ -235,6 +245,7 @@ impl<D: PrivilegedOperations> Services<D> {
                 debug!(front = front.pid, "the front end is ready");
                 self.has_served = true;
                 log::has_started();
+                self.is_ready = true;
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ pub mod printable;
 pub mod rate_limit;
 pub mod reopen;
 pub mod scaling_metrics;
+pub mod service_manager;
 pub mod site_metrics;
 pub mod slowest;
 pub mod snapshot;

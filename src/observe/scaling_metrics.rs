@@ -25,7 +25,7 @@ struct Scaled {
 pub enum Direction {
     Up,
     Down,
-    /// Up by less than the load needs, because memory is short.
+    /// Up by less than the load needs, because memory is short, or down because it has run out.
     Limited,
 }
 

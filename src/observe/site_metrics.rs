@@ -19,7 +19,7 @@ impl SiteMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "site_up",
-            "Whether a site of [[site]] is served: 1, or 0 if it cannot be booted",
+            "Whether a site of [[site]] is served: 1, or 0 before and if it cannot be booted",
             self.up.clone(),
         );
     }

@@ -36,7 +36,7 @@ pub struct ScalingStatus {
     pub target: usize,
     pub min: usize,
     pub max: usize,
-    /// Memory was short for more workers when the pool tried to grow last.
+    /// Memory was short when the pool tried to grow last, or has run out since.
     pub is_limited: bool,
 }
 

@@ -71,6 +71,11 @@ impl Memory {
         Memory::below(Path::new("/"))
     }
 
+    #[cfg(test)]
+    pub fn of(available: u64, total: u64) -> Memory {
+        Memory { available, total }
+    }
+
     fn below(root: &Path) -> Option<Memory> {
         let machine = Memory {
             available: meminfo(root, "MemAvailable:")?,
@@ -93,9 +98,10 @@ impl Memory {
             .min_by_key(|memory| memory.available)
     }
 
-    /// How many of `added` processes of this size fit.
-    pub fn fits(&self, added: usize, each: u64) -> usize {
+    /// How many of `added` processes of this size fit, next to what others are about to use.
+    pub fn fits(&self, added: usize, each: u64, promised: u64) -> usize {
         let free = self.available.saturating_sub(self.total / RESERVE);
+        let free = free.saturating_sub(promised);
         usize::try_from(free / each.max(LEAST))
             .unwrap_or(added)
             .min(added)
@@ -106,6 +112,24 @@ impl Memory {
 pub fn proportional_size(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     kibibytes(&text, "Pss:")
+}
+
+/// The resident memory of a process without files and shared memory. Pages that it shares with its
+/// parent since the fork count in full. Processes of other users can be read, too.
+pub fn anonymous_size(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let mut pages = text.split(' ').skip(1).map(str::parse::<u64>);
+    let (resident, shared) = (pages.next()?.ok()?, pages.next()?.ok()?);
+    Some(resident.saturating_sub(shared) * surus_sys::process::page_size())
+}
+
+/// How many processes of this machine the kernel has killed for lack of memory.
+pub fn oom_kills() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
+    let count = text
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill "))?;
+    count.trim().parse().ok()
 }
 
 fn stat(directory: &Path, name: &str) -> Option<u64> {
@@ -212,8 +236,10 @@ mod tests {
         let machine = root(&[("proc/meminfo", meminfo)]);
         let memory = Memory::below(machine.path()).unwrap();
         // 8 GiB without a sixteenth of 16 GiB.
-        assert_eq!(memory.fits(1000, 64 << 20), 112);
-        assert_eq!(memory.fits(3, 64 << 20), 3);
+        assert_eq!(memory.fits(1000, 64 << 20, 0), 112);
+        assert_eq!(memory.fits(3, 64 << 20, 0), 3);
+        assert_eq!(memory.fits(1000, 64 << 20, 7 << 30), 0);
+        assert_eq!(memory.fits(1000, 64 << 20, 6 << 30), 16);
         let limited = root(&[
             ("proc/self/cgroup", "0::/a\n"),
             ("proc/meminfo", meminfo),
@@ -226,9 +252,12 @@ mod tests {
         ]);
         let memory = Memory::below(limited.path()).unwrap();
         // 512 - 384 + 96 MiB without 32 MiB.
-        assert_eq!(memory.fits(1000, 64 << 20), 3);
-        assert_eq!(memory.fits(1000, 512 << 20), 0);
-        assert!(memory.fits(1000, 0) <= 192, "a size that is not known yet");
+        assert_eq!(memory.fits(1000, 64 << 20, 0), 3);
+        assert_eq!(memory.fits(1000, 512 << 20, 0), 0);
+        assert!(
+            memory.fits(1000, 0, 0) <= 192,
+            "a size that is not known yet"
+        );
         let none = root(&[("proc/meminfo", "MemTotal: 16777216 kB\n")]);
         assert_eq!(Memory::below(none.path()), None);
     }

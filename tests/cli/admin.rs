@@ -52,6 +52,46 @@ fn running_surus_answers_status_and_reload() {
 }
 
 #[test]
+fn reload_rejects_a_changed_configuration_and_keeps_the_old_one() {
+    let toml = "engine.workers = 1\n[env]\nSECRET = 'one'\n";
+    let project = project(&[("index.php", "<?php echo 'hello';"), ("surus.toml", toml)]);
+    let directory = project.path().to_str().unwrap();
+    let serving = Surus::serve(project.path(), &[]);
+    let write = |text: &str| std::fs::write(project.path().join("surus.toml"), text).unwrap();
+
+    write(&toml.replace('1', "2").replace("one", "two"));
+    let said = surus(&["reload", directory], &[]);
+    assert_eq!((said.status, said.stdout.as_str()), (1, ""));
+    let changed = [
+        "nothing was reloaded",
+        "/surus.toml has changed since the start (engine.workers, env.SECRET)",
+        "a restart of Surus",
+    ];
+    says(&said.stderr, &changed);
+    assert!(!said.stderr.contains("two"), "{}", said.stderr);
+    serving.signal("HUP");
+    serving.wait_for_log(|log| {
+        log.contains("the reload failed") && log.contains("has changed since the start")
+    });
+
+    write("engine.workers = 1\nengine.wrong = 1\n");
+    let said = surus(&["reload", directory], &[]);
+    assert_eq!(said.status, 1);
+    says(&said.stderr, &["surus.toml:2: unknown field `wrong`"]);
+    serving.signal("HUP");
+    serving.wait_for_log(|log| log.contains("unknown field `wrong`"));
+    write(toml);
+    says(
+        &surus(&["status", directory], &[]).stdout,
+        &["generation 1"],
+    );
+
+    write(&format!("# The same.\n{toml}"));
+    let said = surus(&["reload", directory], &[]);
+    assert_eq!((said.status, said.stdout.as_str()), (0, "reloaded\n"));
+}
+
+#[test]
 fn another_project_is_never_reloaded() {
     let both = project(&[
         ("a/b/index.php", "<?php echo 'one';"),

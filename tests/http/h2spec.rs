@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::Surus;
+use crate::tls;
 
 const INSTALL: &str = "go install github.com/summerwind/h2spec/cmd/h2spec@latest";
 
@@ -29,23 +30,26 @@ fn h2spec() -> PathBuf {
 
 #[test]
 fn h2spec_finds_no_violation() {
-    let h2spec = h2spec();
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("index.php"), "<?php echo 'hello';").unwrap();
     let surus = Surus::serve(dir.path(), &[]);
-    let (host, port) = surus.address.rsplit_once(':').unwrap();
-    let report = dir.path().join("report.xml");
-    let output = Command::new(h2spec)
-        .args([
-            "--host",
-            host,
-            "--port",
-            port,
-            "--timeout",
-            "10",
-            "--junit-report",
-        ])
-        .arg(&report)
+    finds_no_violation(&surus.address, &[]);
+}
+
+#[test]
+fn h2spec_finds_no_violation_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("index.php"), "<?php echo 'hello';").unwrap();
+    let secure = tls::serve(dir.path(), &[]);
+    // TLS, with any certificate.
+    finds_no_violation(&secure.address, &["-t", "-k"]);
+}
+
+fn finds_no_violation(address: &str, args: &[&str]) {
+    let (host, port) = address.rsplit_once(':').unwrap();
+    let output = Command::new(h2spec())
+        .args(args)
+        .args(["--host", host, "--port", port, "--timeout", "10"])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

@@ -52,6 +52,22 @@ fn surus(command: &str, dir: &Path) -> (bool, String) {
     )
 }
 
+/// Has the server of the project listen for operators at a socket in its directory.
+fn with_admin(dir: &tempfile::TempDir, toml: &str) {
+    let socket = dir.path().join("admin.sock");
+    let toml = format!("admin.listen = 'unix:{}'\n{toml}", socket.display());
+    std::fs::write(dir.path().join("surus.toml"), toml).unwrap();
+}
+
+/// The answer at that socket; empty if nothing listens there.
+fn admin(dir: &Path, path: &str) -> String {
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "--unix-socket"])
+        .arg(dir.join("admin.sock"));
+    let output = curl.arg(format!("http://surus/-/{path}")).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn host_selects_the_site_with_its_engine_files_and_limits() {
     let dir = project(&[
@@ -216,6 +232,151 @@ fn site_that_cannot_be_booted_leaves_the_others_alone() {
     let (_, status) = surus("status", dir.path());
     assert!(status.contains("site bad is served"), "{status}");
     assert_eq!(get(&server, "gone.example", "/").status, 503);
+}
+
+/// The code of a boot that takes until a file exists.
+const WAITS: &str = "<?php while (!file_exists(__DIR__.'/go')) { clearstatcache(); usleep(10000); }
+surus_serve(function () { echo 'slow'; });";
+
+/// Repeats a request until its answer has this status, which it has sooner or later.
+fn get_until(surus: &Surus, host: &str, status: u16) -> Answer {
+    let began = std::time::Instant::now();
+    loop {
+        let answer = get(surus, host, "/");
+        if answer.status == status || began.elapsed().as_secs() > 200 {
+            return answer;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn slow_boot_of_a_site_delays_only_its_own_requests() {
+    let dir = project(&[
+        ("good/index.php", "<?php echo 'good';"),
+        ("slow/index.php", WAITS),
+    ]);
+    with_admin(
+        &dir,
+        "[[site]]\nhost = 'slow.example'\nname = 'slow'\nproject = 'slow'\n\
+         engine.name = 'rewind'\nengine.boot_timeout = '10m'\nhttp.request_timeout = '10m'\n\
+         [[site]]\nhost = 'good.example'\nproject = 'good'\n",
+    );
+    let server = start(dir.path());
+    assert_eq!(body(&get(&server, "good.example", "/")), "good");
+    let (_, status) = surus("status", dir.path());
+    assert!(
+        status.contains("site slow is NOT served") && status.contains("it is booting"),
+        "{status}"
+    );
+    let metrics = admin(dir.path(), "metrics");
+    assert!(
+        metrics.contains("surus_site_up{site=\"slow\"} 0"),
+        "{metrics}"
+    );
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| get(&server, "slow.example", "/"));
+        assert_eq!(body(&get(&server, "good.example", "/")), "good");
+        std::fs::write(dir.path().join("slow/go"), "").unwrap();
+        let answer = waits.join().unwrap();
+        assert_eq!((answer.status, body(&answer)), (200, "slow".into()));
+    });
+    let (_, status) = surus("status", dir.path());
+    assert!(status.contains("site slow is served"), "{status}");
+}
+
+#[test]
+fn server_whose_sites_all_fail_does_not_start() {
+    let dir = project(&[
+        ("a/index.php", "<?php exit(1); surus_serve(1);"),
+        (
+            "surus.toml",
+            "engine.name = 'rewind'\n[[site]]\nhost = 'a'\nproject = 'a'\n\
+             [[site]]\nhost = 'b'\nproject = 'b'\n",
+        ),
+    ]);
+    let log = Surus::spawn(dir.path(), &[], &[]).err().unwrap();
+    assert_eq!(log.matches("the site cannot be booted").count(), 2, "{log}");
+}
+
+#[test]
+fn requests_wait_for_the_only_boot_and_the_admin_listener_does_not() {
+    let dir = project(&[("index.php", WAITS)]);
+    with_admin(&dir, "");
+    let socket = dir.path().join("http.sock");
+    let listen = format!("unix:{}", socket.display());
+    let args = ["--engine", "rewind", "--workers", "1", "--listen", &listen];
+    std::thread::scope(|scope| {
+        let spawned = scope.spawn(|| Surus::spawn(dir.path(), &args, &[]));
+        let began = std::time::Instant::now();
+        let ready = loop {
+            let ready = admin(dir.path(), "ready");
+            if !ready.is_empty() || began.elapsed().as_secs() > 100 {
+                break ready;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        };
+        let mut client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut client, request.as_bytes()).unwrap();
+        std::fs::write(dir.path().join("go"), "").unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut client, &mut answer).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.contains("slow"),
+            "{answer}"
+        );
+        let _server = spawned.join().unwrap().unwrap();
+        assert!(ready.contains("not ready: it is booting"), "{ready:?}");
+        assert_eq!(admin(dir.path(), "ready"), "ready\n");
+    });
+}
+
+#[test]
+fn failed_site_is_tried_again_by_itself() {
+    let late = project(&[]);
+    let needs = format!(
+        "<?php file_exists('{}/late') || throw new Exception('not yet');
+        surus_serve(function () {{ echo 'late'; }});",
+        late.path().display()
+    );
+    let dir = project(&[
+        ("good/index.php", "<?php echo 'good';"),
+        ("late/index.php", &needs),
+        (
+            "bad/index.php",
+            "<?php require __DIR__.'/src/a.php'; surus_serve(fn () => print 'mended');",
+        ),
+        ("bad/src/a.php", "<?php throw new Exception('at the boot');"),
+        (
+            "surus.toml",
+            "engine.name = 'rewind'\nengine.workers = 1\n\
+             [[site]]\nhost = 'good.example'\nproject = 'good'\nengine.name = 'classic'\n\
+             [[site]]\nhost = 'late.example'\nproject = 'late'\n\
+             [[site]]\nhost = 'bad.example'\nproject = 'bad'\n\
+             [[site]]\nhost = 'gone.example'\nproject = 'gone'\n",
+        ),
+    ]);
+    let server = Surus::serve(dir.path(), &[]);
+    for host in ["late.example", "bad.example", "gone.example"] {
+        assert_eq!(get(&server, host, "/").status, 503, "{host}");
+    }
+    std::fs::write(late.path().join("late"), "").unwrap();
+    assert_eq!(body(&get_until(&server, "late.example", 200)), "late");
+    std::fs::write(dir.path().join("bad/src/a.php"), "<?php").unwrap();
+    assert_eq!(body(&get_until(&server, "bad.example", 200)), "mended");
+    let gone = dir.path().join("gone");
+    std::fs::rename(dir.path().join("good"), &gone).unwrap();
+    std::fs::write(
+        gone.join("index.php"),
+        "<?php surus_serve(fn () => print 'here');",
+    )
+    .unwrap();
+    assert_eq!(get_until(&server, "gone.example", 200).status, 200);
+    server.wait_for_log(|log| log.matches("the site has booted and is served now").count() == 3);
+    // One line for each reason.
+    let failures = server.log().matches("the site cannot be booted").count();
+    assert!((3..=5).contains(&failures), "{}", server.log());
 }
 
 #[test]

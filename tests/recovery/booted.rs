@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::Surus;
+use crate::memory_group::MemoryGroup;
 use crate::processes::kill_the_template;
 use crate::site::{Site, app, is_root, kill, until};
 
@@ -135,46 +136,9 @@ fn out_of_memory_costs_one_request() {
     }
 }
 
-/// A memory control group of its own, of either version of the interface; None if it cannot be
-/// created.
-struct MemoryGroup(std::path::PathBuf);
-
-impl MemoryGroup {
-    fn with_limit(bytes: u64) -> Option<MemoryGroup> {
-        let name = format!("surus-test-{}", std::process::id());
-        let groups = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ];
-        groups.iter().find_map(|(root, limit)| {
-            let group = Path::new(root).join(&name);
-            std::fs::create_dir(&group).ok()?;
-            let group = MemoryGroup(group);
-            std::fs::write(group.0.join(limit), bytes.to_string()).ok()?;
-            Some(group)
-        })
-    }
-
-    fn take(&self, pid: u32) {
-        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
-    }
-}
-
-impl Drop for MemoryGroup {
-    fn drop(&mut self) {
-        // A group can be removed shortly after its last process has exited.
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 #[test]
 fn oom_killer_costs_one_request() {
-    let Some(group) = MemoryGroup::with_limit(64 << 20) else {
+    let Some(group) = MemoryGroup::with_limit("booted", 64 << 20) else {
         eprintln!("skipped: no control group for memory can be made here");
         return;
     };

@@ -243,6 +243,26 @@ fn job_that_outlasts_its_grace_period_is_released_and_ends_the_server() {
 }
 
 #[test]
+fn reload_with_a_changed_configuration_boots_neither() {
+    by_each(|by| {
+        let plain = Plain::new(Kind::Sqlite, SERVE);
+        let surus = serve(&plain, by);
+        let toml = plain.site.www().join("surus.toml");
+        let text = std::fs::read_to_string(&toml).unwrap();
+        std::fs::write(&toml, format!("{text}\n[compress]\nenabled = false\n")).unwrap();
+        let output = self::surus(&plain, &surus, &["reload"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && error.contains("changed since the start (compress)"),
+            "{by:?}: {error}"
+        );
+        assert!(!surus.log().contains("reloaded\n"), "{}", surus.log());
+        std::fs::write(&toml, text).unwrap();
+        assert_eq!(said(&plain, &surus, &["reload"]), "reloaded\nreloaded\n");
+    });
+}
+
+#[test]
 fn reload_boots_both_and_broken_code_keeps_both() {
     by_each(|by| {
         let plain = Plain::new(Kind::Sqlite, SERVE);

@@ -16,6 +16,7 @@ mod schedules;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use surus_sys::privileges::{self, Identity};
@@ -27,6 +28,7 @@ use self::run::Host;
 use super::options::Project;
 use super::{config_trust, engine_setup, events, memory_trim, revalidation, running, stdout};
 use crate::config::Config;
+use crate::config::reread::ConfigOrigin;
 use crate::engines;
 use crate::fronts::admin;
 use crate::fronts::http::{Bound, SocketFile};
@@ -69,6 +71,8 @@ pub struct WorkPart {
     file: Option<SocketFile>,
     /// What [`Deaths`](crate::fronts::queue::deaths::Deaths) outlives this process with.
     deaths: Option<File>,
+    /// How the configuration was read, if this process can still read it and no other compares it.
+    origin: Option<Arc<ConfigOrigin>>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -78,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
     let loaded = args.project.load()?;
     let distrust = config_trust::warning(&loaded);
-    let mut config = loaded.config;
+    let (mut config, origin) = (loaded.config, Arc::new(loaded.origin));
     config.work.schedule |= args.schedule;
     if let Some(workers) = args.workers {
         config.engine.fix_workers(workers);
@@ -102,6 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             "the configuration is not safe from other users"
         );
     }
+    let origin = user.is_none().then_some(origin);
     match user {
         Some(user) if user.uid == 0 => warn!(
             "jobs run as root (engine.user): an attacker who takes over a job is root; name \
@@ -127,6 +132,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         admin: Some(admin),
         file: None,
         deaths: or_warn(deaths),
+        origin,
     };
     let worked = runtime.block_on(run::run(part, Host::Own));
     runtime.shutdown_background();

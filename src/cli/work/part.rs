@@ -33,6 +33,7 @@ impl WorkPart {
             project: project.to_path_buf(),
             config: config.clone(),
             groups,
+            origin: None,
         }))
     }
 
@@ -111,6 +112,7 @@ impl WorkPart {
             admin: Some(admin.share()?),
             file: None,
             deaths: self.deaths.as_ref().and_then(|file| file.try_clone().ok()),
+            origin: None,
         };
         let runtime = super::runtime()?;
         let ran = runtime.block_on(async {

@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 use super::open::{self, Booted};
 use super::{WorkPart, memory_trim, revalidation, stdout};
 use crate::cli::stop_signals::StopSignals;
+use crate::config::reread::ConfigOrigin;
 use crate::engine::{Engine, Pending};
 use crate::fronts::admin::{self, Admin, SiteEngines};
 use crate::fronts::queue::backoff;
@@ -77,6 +78,10 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
         let state = state.clone();
         Arc::new(move || reload(&state))
     };
+    let asked = {
+        let (state, origin) = (state.clone(), part.origin.clone());
+        Arc::new(move || asked_reload(&state, &origin))
+    };
     let bound = part.admin.context("there is no admin listener")?;
     let admin_listener = bound.listen()?;
     let admin = Arc::new(Admin {
@@ -93,8 +98,8 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
         draining: AtomicBool::new(false),
         dashboard: Arc::default(),
         reload: {
-            let reload = reload.clone();
-            Box::new(move || reload())
+            let asked = asked.clone();
+            Box::new(move || asked())
         },
     });
     info!(address = admin_listener.name(), "admin listener");
@@ -120,7 +125,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     tokio::pin!(driven);
     let ended = loop {
         let start_reload = || {
-            let reload = reload();
+            let reload = asked();
             tokio::spawn(async move {
                 if let Err(error) = reload.await {
                     error!(error = format!("{error:#}"), "the reload failed");
@@ -298,6 +303,20 @@ async fn run_fronts(fronts: Vec<Arc<Front>>, of: &Started) -> anyhow::Result<Vec
     // Without any queue there is nothing to do but wait.
     of.stop.cancelled().await;
     Ok(interrupted)
+}
+
+/// The reload that an operator asks for. Fails if the configuration has changed since the start.
+fn asked_reload(
+    state: &Shared,
+    origin: &Option<Arc<ConfigOrigin>>,
+) -> Pending<'static, anyhow::Result<()>> {
+    let (state, origin) = (state.clone(), origin.clone());
+    Box::pin(async move {
+        if let Some(origin) = origin {
+            tokio::task::spawn_blocking(move || origin.check()).await??;
+        }
+        reload(&state).await
+    })
 }
 
 /// Boots all engines again, and switches if all have booted.

@@ -3,6 +3,7 @@
 mod exit_reason;
 pub(super) mod generation;
 pub mod ipc;
+mod pool_memory;
 mod response_stream;
 mod scaling;
 mod start_advice;

@@ -23,6 +23,8 @@ pub struct PoolLoad {
     pub busy: usize,
     /// Started workers that do not wait for requests yet.
     pub starting: usize,
+    /// Those of them that growth has added, and that replace no other worker.
+    pub beginning: usize,
     /// Requests that no worker has taken.
     pub waiting: usize,
     /// How long the oldest of them has waited.
@@ -43,8 +45,12 @@ pub struct Scaling {
     peak: usize,
     grew: Option<Instant>,
     shrank: Option<Instant>,
-    /// The last growth was limited for lack of memory.
+    /// Memory was short for the last growth, or the kernel has killed a worker since.
     is_limited: bool,
+    /// When the pool was made smaller because memory had run out.
+    ran_out: Option<Instant>,
+    /// How long it does not grow after that. Doubles if memory runs out again soon.
+    rest: Duration,
 }
 
 impl Scaling {
@@ -58,6 +64,8 @@ impl Scaling {
             grew: None,
             shrank: None,
             is_limited: false,
+            ran_out: None,
+            rest: MIN_HOLD,
         }
     }
 
@@ -104,15 +112,37 @@ impl Scaling {
         let is_waiting = load.waiting > 0 && load.longest_wait >= LONG_WAIT;
         let are_all_busy = load.busy + load.starting >= self.target;
         let is_recent = |grew| now.duration_since(grew) < SETTLES;
+        // Workers that serve one request are always starting somewhere; that is no reason to wait.
         let is_settling =
-            (load.starting > 0 || self.is_limited) && self.grew.is_some_and(is_recent);
-        match is_waiting && are_all_busy && !is_settling {
+            (load.beginning > 0 || self.is_limited) && self.grew.is_some_and(is_recent);
+        let is_resting = |ran_out| now.duration_since(ran_out) < self.rest;
+        let may_grow = !is_settling && !self.ran_out.is_some_and(is_resting);
+        match is_waiting && are_all_busy && may_grow {
             true => {
                 let most = self.range.end().saturating_sub(self.target);
                 load.waiting.min(self.target).min(most)
             }
             false => 0,
         }
+    }
+
+    /// Makes the pool a quarter smaller, because the kernel has killed a worker for lack of memory.
+    /// Returns false if that has just been done: workers that hold a request exit after it.
+    pub fn run_out(&mut self, now: Instant) -> bool {
+        self.is_limited = true;
+        let since = self.ran_out.map(|ran_out| now.duration_since(ran_out));
+        if since.is_some_and(|since| since < SETTLES) {
+            return false;
+        }
+        self.rest = match since.is_some_and(|since| since < self.rest * 2) {
+            true => (self.rest * 2).min(MAX_HOLD),
+            false => MIN_HOLD,
+        };
+        self.ran_out = Some(now);
+        let least = *self.range.start();
+        self.target = (self.target - self.target.div_ceil(SHARE)).max(least);
+        (self.since, self.peak) = (now, self.target);
+        true
     }
 
     fn grow(&mut self, now: Instant, added: usize) {

@@ -50,6 +50,9 @@ impl PrivilegedOperations for Sleepers {
     fn certificates(&mut self) -> anyhow::Result<OwnedFd> {
         bail!("none")
     }
+    fn check_configuration(&self) -> anyhow::Result<()> {
+        bail!("none")
+    }
     fn acme(&mut self, _: u16, _: bool, _: OwnedFd) -> anyhow::Result<(u32, ())> {
         bail!("none")
     }

@@ -2,16 +2,22 @@
 //!
 //! Only the generation that serves observes the load.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 
 use super::scale::Scale;
-use super::state::GenerationState;
-use crate::engines::workers::scaling::PoolLoad;
+use super::state::{GenerationState, Worker};
+use crate::engines::workers::pool_memory::PoolMemory;
+use crate::engines::workers::scaling::{PoolLoad, Scaling};
 use crate::observe::scaling_metrics::Direction;
-use crate::observe::system::{self, Memory};
+use crate::observe::system;
+
+/// The signal by which the kernel ends a process for lack of memory.
+const SIGKILL: i32 = 9;
 
 impl GenerationState {
     /// From now on, this generation's load decides. It adopts what was decided while it booted.
@@ -30,9 +36,13 @@ impl GenerationState {
             return;
         };
         let now = Instant::now();
+        let mut memory = scale.lock_memory();
+        self.measure(&mut memory, now);
+        let waits = waiting > 0;
         let load = PoolLoad {
             busy,
-            starting: if waiting > 0 { self.starting() } else { 0 },
+            starting: if waits { self.starting() } else { 0 },
+            beginning: if waits { self.beginning() } else { 0 },
             waiting,
             longest_wait: oldest.map_or(Duration::ZERO, |since| now.duration_since(since)),
         };
@@ -40,29 +50,60 @@ impl GenerationState {
         let mut scaling = scale.lock();
         let before = scaling.target();
         scaling.observe(now, load, |added| {
-            let fits = self.fits(added);
+            let fits = memory.admit(now, added, self.largest());
             is_limited = fits < added;
             fits
         });
-        let after = scaling.target();
-        let capacity = scale.capacity_of(&scaling);
-        drop(scaling);
-        scale.capacity.send_if_modified(|known| {
-            let is_news = *known != capacity;
-            *known = capacity;
-            is_news
-        });
+        drop(memory);
         if is_limited {
             self.metrics.scaling.scaled(self.engine, Direction::Limited);
             if !scale.has_said_limit.swap(true, Ordering::Relaxed) {
                 warn!(
                     engine = self.engine,
-                    workers = after,
+                    workers = scaling.target(),
                     limit = scale.range.end(),
                     "memory is short for more workers (said once; counted in the metrics)"
                 );
             }
         }
+        self.adopt(scale, before, &scaling);
+    }
+
+    /// Records that a worker has exited which Surus has not killed. If the kernel has killed it for
+    /// lack of memory, the pool becomes smaller.
+    pub(super) fn note_kill(&self, wait_status: i32) {
+        let is_killed = ExitStatus::from_raw(wait_status).signal() == Some(SIGKILL);
+        let Some(scale) = self.deciding().filter(|_| is_killed) else {
+            return;
+        };
+        if !scale.lock_memory().has_run_out() {
+            return;
+        }
+        let mut scaling = scale.lock();
+        let before = scaling.target();
+        if !scaling.run_out(Instant::now()) {
+            return;
+        }
+        self.metrics.scaling.scaled(self.engine, Direction::Limited);
+        warn!(
+            engine = self.engine,
+            workers = scaling.target(),
+            limit = scale.range.end(),
+            "the kernel has killed a worker for lack of memory; the pool has fewer workers for a \
+             while (engine.max_workers)"
+        );
+        self.adopt(scale, before, &scaling);
+    }
+
+    /// Adopts a number of workers that has just been decided.
+    fn adopt(&self, scale: &Scale, before: usize, scaling: &Scaling) {
+        let after = scaling.target();
+        let capacity = scale.capacity_of(scaling);
+        scale.capacity.send_if_modified(|known| {
+            let is_news = *known != capacity;
+            *known = capacity;
+            is_news
+        });
         if after != before {
             debug!(
                 engine = self.engine,
@@ -95,28 +136,80 @@ impl GenerationState {
         if target > before {
             self.more_workers.notify_one();
         }
-        // They exit if they are idle.
-        (target..before).for_each(|worker| rings.wake(worker));
+        for worker in target..before {
+            self.set_begun(worker, false);
+            // It exits if it is idle.
+            rings.wake(worker);
+        }
     }
 
-    /// How many of `added` more workers fit into memory, if they become as large as the largest.
-    fn fits(&self, added: usize) -> usize {
-        let Some(memory) = Memory::read() else {
-            return added;
-        };
-        let pids = self.lock_workers();
-        let slots = pids.iter().enumerate();
-        let sizes = slots.filter_map(|(index, worker)| {
-            let pid = worker.as_ref()?.pid.get();
-            Some((self.line(index).memory, pid))
-        });
-        let largest = sizes.max_by_key(|(bytes, _)| *bytes);
-        drop(pids);
-        let Some((private, pid)) = largest else {
-            return added;
-        };
-        // Readable only if PHP has the same user.
-        let each = system::proportional_size(pid).unwrap_or(private);
-        memory.fits(added, each)
+    /// How many workers there should be that do not wait for events yet.
+    fn starting(&self) -> usize {
+        let target = self.poller.rings.target();
+        let workers = self.lock_workers();
+        let has_waited = |worker: &Option<Worker>| worker.as_ref().is_some_and(|it| it.has_waited);
+        workers
+            .iter()
+            .take(target)
+            .filter(|worker| !has_waited(worker))
+            .count()
+    }
+
+    /// How many slots growth has added whose first worker does not wait for events yet. A worker
+    /// that replaces another is not among them.
+    fn beginning(&self) -> usize {
+        let slots = self.has_slot_begun.iter();
+        let slots = slots.take(self.poller.rings.target());
+        slots.filter(|begun| !begun.load(Ordering::Relaxed)).count()
+    }
+
+    /// Records whether the worker of a slot has ever waited for events.
+    pub(super) fn set_begun(&self, place: usize, has_begun: bool) {
+        if let Some(begun) = self.has_slot_begun.get(place) {
+            begun.store(has_begun, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads how large workers are, and promises all of them what they do not use yet.
+    fn measure(&self, memory: &mut PoolMemory, now: Instant) {
+        let target = self.poller.rings.target();
+        let mut workers = self.lock_workers();
+        let mut has_read = false;
+        for place in memory.due(workers.len()) {
+            if let Some(Some(worker)) = workers.get_mut(place)
+                && let Some(bytes) = system::anonymous_size(worker.pid.get())
+            {
+                memory.observe(now, &mut worker.size, bytes);
+                has_read = true;
+            }
+        }
+        if has_read {
+            memory.has_swept();
+        }
+        let unused = workers
+            .iter()
+            .enumerate()
+            .map(|(place, worker)| match worker {
+                Some(worker) => {
+                    // The one event of such a worker is always ahead.
+                    let age = match self.serves_one {
+                        true => Duration::ZERO,
+                        false => now.saturating_duration_since(worker.came),
+                    };
+                    memory.unused(now, Some((&worker.size, age)))
+                }
+                None if place < target => memory.unused(now, None),
+                None => 0,
+            });
+        let unused = unused.sum();
+        drop(workers);
+        memory.promise(now, unused);
+    }
+
+    /// The largest worker, as read last.
+    fn largest(&self) -> Option<u32> {
+        let workers = self.lock_workers();
+        let largest = workers.iter().flatten().max_by_key(|it| it.size.current());
+        largest.map(|worker| worker.pid.get())
     }
 }

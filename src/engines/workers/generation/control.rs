@@ -17,6 +17,7 @@ use crate::engines::workers::exit_reason;
 use crate::engines::workers::generation::master;
 use crate::engines::workers::generation::master::{MasterMessage, OpcacheBlocked};
 use crate::engines::workers::ipc::responses::Outbox;
+use crate::engines::workers::pool_memory::WorkerSize;
 use crate::launcher::{Child, Pid};
 use crate::observe::php_log;
 use crate::observe::rate_limit::LineRate;
@@ -158,6 +159,7 @@ impl GenerationState {
                 killed: None,
                 came: Instant::now(),
                 has_waited: false,
+                size: WorkerSize::default(),
             });
         }
         self.alive.fetch_add(1, Ordering::AcqRel);
@@ -205,6 +207,12 @@ impl GenerationState {
             // A script has overwritten the number of workers, or it has just grown.
             self.poller.rings.rewrite();
             self.more_workers.notify_one();
+        }
+        if why.label == "signal" {
+            self.note_kill(wait_status);
+        }
+        if !matches!(exit.state, State::Starting) {
+            self.set_begun(index, true);
         }
         if why.label == "drained" {
             // The worker may say so itself, or a script has shut the inbox down.

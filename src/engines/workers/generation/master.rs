@@ -78,6 +78,11 @@ impl Spec {
         catalogue::find(self.engine).is_ok_and(|entry| entry.boots_in == BootsIn::Master)
     }
 
+    /// Whether each worker serves one event.
+    pub fn serves_one(&self) -> bool {
+        catalogue::find(self.engine).is_ok_and(|entry| entry.serves_one)
+    }
+
     /// Whether each worker boots the application itself.
     pub fn boots_in_workers(&self) -> bool {
         catalogue::find(self.engine).is_ok_and(|entry| entry.boots_in == BootsIn::Worker)

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
+use crate::engines::workers::pool_memory::PoolMemory;
 use crate::engines::workers::scaling::Scaling;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::ScalingStatus;
@@ -15,6 +16,7 @@ use crate::observe::status::ScalingStatus;
 pub struct Scale {
     pub(super) range: RangeInclusive<usize>,
     scaling: Mutex<Scaling>,
+    memory: Mutex<PoolMemory>,
     pub(super) capacity: watch::Sender<usize>,
     pub(super) has_said_limit: AtomicBool,
 }
@@ -35,6 +37,7 @@ impl Scale {
             capacity: watch::Sender::new(capacity(&scaling, &range)),
             range,
             scaling: Mutex::new(scaling),
+            memory: Mutex::new(PoolMemory::new()),
             has_said_limit: AtomicBool::new(false),
         }))
     }
@@ -61,6 +64,10 @@ impl Scale {
 
     pub(super) fn capacity_of(&self, scaling: &Scaling) -> usize {
         capacity(scaling, &self.range)
+    }
+
+    pub(super) fn lock_memory(&self) -> MutexGuard<'_, PoolMemory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Scaling> {

@@ -27,6 +27,7 @@ use crate::engine::Report;
 use crate::engines::workers::exit_reason;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::response_poller::ResponsePoller;
+use crate::engines::workers::pool_memory::WorkerSize;
 use crate::event::Failure;
 use crate::launcher::{Launcher, Pid, ProcessSignal};
 use crate::observe::metrics::Metrics;
@@ -54,8 +55,12 @@ pub struct GenerationState {
     workers: Mutex<Vec<Option<Worker>>>,
     /// How often the worker of each slot has shown a ticket.
     tickets_shown: Vec<AtomicU64>,
+    /// Whether the worker of each slot has waited for events, since growth has added the slot.
+    pub(super) has_slot_begun: Vec<AtomicBool>,
     /// Each worker boots the application itself.
     boots_in_workers: bool,
+    /// Each worker serves one event.
+    pub(super) serves_one: bool,
     /// Workers whose response ring and socket are still read.
     pub(crate) alive: AtomicUsize,
     pub(crate) report: OnceLock<Report>,
@@ -110,6 +115,7 @@ pub(crate) struct Worker {
     pub(crate) came: Instant,
     /// It has waited for events, so it does not boot any more.
     pub(crate) has_waited: bool,
+    pub(super) size: WorkerSize,
 }
 
 /// How long a worker forked from a booted process may take until it waits for events.
@@ -153,7 +159,9 @@ impl GenerationState {
             more_workers: Notify::new(),
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
             tickets_shown: (0..spec.workers).map(|_| AtomicU64::new(0)).collect(),
+            has_slot_begun: (0..spec.workers).map(|_| AtomicBool::new(false)).collect(),
             boots_in_workers: spec.boots_in_workers(),
+            serves_one: spec.serves_one(),
             alive: AtomicUsize::new(0),
             report: OnceLock::new(),
             learned: spec
@@ -275,18 +283,6 @@ impl GenerationState {
         self.lock_workers().iter().take(target).all(Option::is_some)
     }
 
-    /// How many workers there should be that do not wait for events yet.
-    pub fn starting(&self) -> usize {
-        let target = self.poller.rings.target();
-        let workers = self.lock_workers();
-        let has_waited = |worker: &Option<Worker>| worker.as_ref().is_some_and(|it| it.has_waited);
-        workers
-            .iter()
-            .take(target)
-            .filter(|worker| !has_waited(worker))
-            .count()
-    }
-
     pub fn line(&self, worker: usize) -> WorkerLine {
         self.board.line(worker)
     }
@@ -382,6 +378,9 @@ impl GenerationState {
         for (index, worker) in self.lock_workers().iter_mut().enumerate() {
             if let Some(worker) = worker {
                 worker.has_waited |= self.line(index).state != State::Starting;
+                if worker.has_waited {
+                    self.set_begun(index, true);
+                }
             }
         }
     }

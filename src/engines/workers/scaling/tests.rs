@@ -19,6 +19,8 @@ struct Simulation {
     grown: usize,
     shrunk: usize,
     fit: usize,
+    /// How many workers are about to be replaced at each instant.
+    replaced: usize,
 }
 
 impl Simulation {
@@ -34,6 +36,7 @@ impl Simulation {
             grown: 0,
             shrunk: 0,
             fit: usize::MAX,
+            replaced: 0,
         }
     }
 
@@ -45,7 +48,7 @@ impl Simulation {
         self.now += TICK;
         let boots = |(at, _): &(Instant, usize)| self.now.duration_since(*at) < self.boot;
         let starting = self.started.filter(boots).map_or(0, |(_, count)| count);
-        let able = self.target() - starting.min(self.target());
+        let able = self.target() - starting.max(self.replaced).min(self.target());
         let waiting = self.requests.saturating_sub(able);
         self.waited = if waiting > 0 {
             self.waited + TICK
@@ -54,7 +57,8 @@ impl Simulation {
         };
         let load = PoolLoad {
             busy: self.requests.min(able),
-            starting,
+            starting: starting.max(self.replaced),
+            beginning: starting,
             waiting,
             longest_wait: self.waited,
         };
@@ -243,7 +247,7 @@ fn short_memory_limits_growth_and_is_asked_for_once_a_second() {
         busy: 5,
         waiting: 9,
         longest_wait: seconds(1),
-        starting: 0,
+        ..PoolLoad::default()
     };
     let mut asked = 0;
     for step in 1..=100 {
@@ -259,4 +263,40 @@ fn short_memory_limits_growth_and_is_asked_for_once_a_second() {
     pool.run(100, seconds(2));
     assert_eq!(pool.target(), 32);
     assert!(!pool.scaling.is_limited());
+}
+
+#[test]
+fn replaced_workers_do_not_slow_growth_down() {
+    let mut pool = Simulation::of(1..=32);
+    pool.replaced = 1;
+    pool.run(100, Duration::from_millis(450));
+    assert_eq!(pool.target(), 32);
+}
+
+#[test]
+fn lack_of_memory_makes_the_pool_smaller_for_longer_and_longer() {
+    let mut pool = Simulation::of(2..=32);
+    pool.run(100, seconds(1));
+    assert!(pool.scaling.run_out(pool.now));
+    assert!(!pool.scaling.run_out(pool.now + SETTLES / 2), "one event");
+    assert_eq!(pool.target(), 24);
+    assert!(pool.scaling.is_limited());
+    pool.run(100, seconds(8));
+    assert_eq!(pool.target(), 24);
+    pool.run(100, seconds(4));
+    assert_eq!(pool.target(), 32);
+    assert!(!pool.scaling.is_limited());
+    // Soon after the first time.
+    assert!(pool.scaling.run_out(pool.now));
+    pool.run(100, seconds(18));
+    assert_eq!(pool.target(), 24);
+    pool.run(100, seconds(4));
+    assert_eq!(pool.target(), 32);
+    for _ in 0..50 {
+        pool.now += SETTLES;
+        pool.scaling.run_out(pool.now);
+    }
+    assert_eq!(pool.target(), 2, "never below its minimum");
+    pool.run(100, MAX_HOLD + seconds(4));
+    assert_eq!(pool.target(), 32);
 }

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::header::{HOST, HeaderMap};
 use http::{Request, StatusCode};
+use tokio::sync::{Semaphore, watch};
 
 use crate::app::Application;
 use crate::app::by_host::ByHost;
@@ -22,6 +24,59 @@ pub struct HostedSite {
     pub settings: Settings,
     /// The engine's name in metrics and logs for the site's responses without PHP.
     pub static_label: &'static str,
+    pub first_boot: FirstBoot,
+}
+
+/// Requests of one site that wait for its first boot; each has a header section in memory.
+const MAX_HELD: usize = 1024;
+
+/// The first attempt to boot a site, for which its requests wait.
+#[derive(Debug)]
+pub struct FirstBoot {
+    is_over: watch::Sender<bool>,
+    held: Semaphore,
+}
+
+impl Default for FirstBoot {
+    fn default() -> FirstBoot {
+        FirstBoot {
+            is_over: watch::Sender::new(false),
+            held: Semaphore::new(MAX_HELD),
+        }
+    }
+}
+
+impl FirstBoot {
+    /// The attempt has ended, whether the site is served or not.
+    pub fn end(&self) {
+        self.is_over.send_replace(true);
+    }
+
+    pub fn is_over(&self) -> bool {
+        *self.is_over.borrow()
+    }
+
+    /// Returns when the attempt has ended, after `limit`, or at once if many requests wait.
+    async fn wait(&self, limit: Duration) {
+        let Ok(_held) = self.held.try_acquire() else {
+            return;
+        };
+        let mut is_over = self.is_over.subscribe();
+        let ended = is_over.wait_for(|is_over| *is_over);
+        let _ = tokio::time::timeout(limit, ended).await;
+    }
+}
+
+impl HostedSite {
+    /// Whether requests have to [wait](HostedSite::booted).
+    pub fn is_booting(&self) -> bool {
+        self.application.get().is_none() && !self.first_boot.is_over()
+    }
+
+    /// Waits for the first boot, for as long as a response may take.
+    pub async fn booted(&self) {
+        self.first_boot.wait(self.settings.request_timeout.0).await;
+    }
 }
 
 /// All sites.

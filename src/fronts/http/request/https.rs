@@ -51,6 +51,11 @@ impl Https {
         self
     }
 
+    /// Whether a path is that of an authority's validation.
+    pub fn validates(&self, path: &str) -> bool {
+        self.answers.text(path).is_some()
+    }
+
     /// The answer to an authority's validation (HTTP-01).
     pub fn validation(&self, head: &Parts) -> Option<Response> {
         let text = self.answers.text(head.uri.path())?;

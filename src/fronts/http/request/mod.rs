@@ -18,6 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
+use futures_util::future::Either;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Version};
 use http_body::Body as _;
@@ -60,7 +61,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Answers one request of a connection.
+    /// Answers one request of a connection, once the first boot of its site is over.
     pub fn answer<B>(
         self: Arc<Self>,
         request: Request<B>,
@@ -75,6 +76,34 @@ impl Service {
         connection.body_framing.begins(length(request.body()));
         let proxies = &self.settings.trusted_proxies;
         let site = self.sites.find(&request, peer, proxies);
+        let booting = site
+            .and_then(|number| self.sites.get(number))
+            .filter(|site| site.is_booting() && !self.https.validates(request.uri().path()));
+        let Some(booting) = booting.cloned() else {
+            return Either::Left(self.answer_of(site, request, peer, connection, early_hints));
+        };
+        let peer = peer.clone();
+        // Boxed, because it is rare.
+        Either::Right(Box::pin(async move {
+            booting.booted().await;
+            self.answer_of(site, request, &peer, connection, early_hints)
+                .await
+        }))
+    }
+
+    /// Answers a request to the site with this number.
+    fn answer_of<B>(
+        self: Arc<Self>,
+        site: Option<usize>,
+        request: Request<B>,
+        peer: &Peer,
+        connection: Arc<ConnectionContext>,
+        early_hints: Option<Weak<dyn EarlyHints>>,
+    ) -> impl Future<Output = Result<http::Response<TrackedBody>, Infallible>> + use<B>
+    where
+        B: http_body::Body<Data = Bytes, Error: Display> + Send + 'static,
+    {
+        let proxies = &self.settings.trusted_proxies;
         let hosted = site.and_then(|number| self.sites.get(number));
         let begun = || {
             let origin = forwarded::origin(peer, request.headers(), proxies);

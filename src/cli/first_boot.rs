@@ -1,0 +1,265 @@
+//! Boots a site of `surus serve` for the first time, and again until that succeeds.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use tokio::sync::mpsc;
+use tracing::{debug, error, info};
+
+use super::revalidation::BootPace;
+use super::served::ServedSite;
+use super::{boot_engines, config_lint, learning};
+use crate::app::{Application, DocumentTree};
+
+/// How often a site that could not be booted is looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+impl ServedSite {
+    /// Boots for the first time, and tells the result. If that has failed, tries again with growing
+    /// pauses, and when files change: a database may be late, or a deployment mends the site.
+    pub(super) async fn begin(
+        self: Arc<Self>,
+        tree: anyhow::Result<DocumentTree>,
+        told: mpsc::Sender<anyhow::Result<()>>,
+    ) {
+        let began = Instant::now();
+        let booted = {
+            let _booting = self.booting.lock().await;
+            self.withdraw().await;
+            match self.is_planned().and(tree) {
+                // A changed file has made it boot already.
+                Ok(_) if self.hosted.application.get().is_some() => Ok(()),
+                Ok(tree) => self.boot(tree).await,
+                Err(error) => Err(error),
+            }
+        };
+        let booted = booted.inspect_err(|error| self.record_failure(error));
+        self.hosted.first_boot.end();
+        let is_served = booted.is_ok();
+        // The server may have begun to serve another site.
+        let _ = told.send(booted).await;
+        drop(told);
+        // Without [[site]], the start has failed.
+        if !is_served && !self.plan().name.is_empty() && self.plan().error.is_none() {
+            self.retry(began).await;
+        }
+    }
+
+    /// Tries to boot until the site is served, perhaps by a reload.
+    async fn retry(self: Arc<Self>, began: Instant) {
+        let site = self.plan().name;
+        let mut pace = BootPace::default();
+        pace.booted(began, true);
+        loop {
+            let files = SiteFiles::of(&self);
+            tokio::select! {
+                () = pace.wait() => {}
+                () = files.changed() => pace = BootPace::default(),
+            }
+            let _booting = self.booting.lock().await;
+            if self.hosted.application.get().is_some() {
+                return;
+            }
+            let began = Instant::now();
+            if self.boot_again().await.is_ok() {
+                info!(site, "the site has booted and is served now");
+                return;
+            }
+            pace.booted(began, true);
+        }
+    }
+
+    /// Boots a site that could not be booted.
+    pub(super) async fn boot_again(self: &Arc<Self>) -> anyhow::Result<()> {
+        let booted = async {
+            self.is_planned()?;
+            self.boot(self.open().await?).await
+        };
+        booted.await.inspect_err(|error| self.record_failure(error))
+    }
+
+    /// Reports why the site cannot be served: in the log, its metric and its status.
+    fn record_failure(&self, error: &anyhow::Error) {
+        let site = self.plan().name;
+        if site.is_empty() {
+            return; // The server does not start.
+        }
+        let error = format!("{error:#}");
+        let mut known = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.as_ref() == Some(&error) {
+            true => debug!(site, error, "the site still cannot be booted"),
+            false => error!(
+                site,
+                error, "the site cannot be booted; its hosts get status 503, and it is tried again"
+            ),
+        }
+        *known = Some(error);
+        self.metrics.sites.set(site, false);
+    }
+
+    /// Makes the first boot use no page that another front end has learned.
+    async fn withdraw(&self) {
+        for (number, planned) in self.pools().filter(|(_, it)| it.asked.learns()) {
+            let keeper = self.keeper.clone().map(|keeper| (keeper, number));
+            let pages = learning::withdraw(planned, &keeper).await;
+            planned.asked.learned.propose(pages);
+        }
+    }
+
+    /// Fails if the site needs a restart with another configuration.
+    fn is_planned(&self) -> anyhow::Result<()> {
+        match &self.plan().error {
+            None => Ok(()),
+            Some(error) => bail!("{error}; once that is corrected, restart Surus"),
+        }
+    }
+
+    /// Boots the site's engines and serves it.
+    async fn boot(self: &Arc<Self>, mut tree: DocumentTree) -> anyhow::Result<()> {
+        let plan = self.plan();
+        let pools = &self.plans.pools[plan.pools.clone()];
+        let first = u16::try_from(plan.pools.start).context("too many pools")?;
+        let engines = boot_engines::boot(pools, first, &self.keeper, &self.metrics).await?;
+        let displays_errors = config_lint::displays_errors(engines.values());
+        let reads_source = self.keeper.is_none();
+        tree.read_error_pages(&plan.config.error_pages, displays_errors, reads_source);
+        let application = Arc::new(Application {
+            tree: arc_swap::ArcSwap::from_pointee(tree),
+            engine: plan.main,
+            prefix: plan.prefix,
+            engines,
+            metrics: self.metrics.clone(),
+            compress: plan.config.compress.clone(),
+        });
+        *self.learners.lock().unwrap_or_else(PoisonError::into_inner) = self.learners(&application);
+        let is_first = self.hosted.application.set(application).is_ok();
+        if !is_first {
+            return Err(anyhow!("the application has booted already"));
+        }
+        if !plan.name.is_empty() {
+            self.metrics.sites.set(plan.name, true);
+        }
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.watch();
+        Ok(())
+    }
+}
+
+/// Files of a site whose change makes another attempt worthwhile: those that PHP's error names, and
+/// those that deployments change. The front end may look at them, but not list directories.
+struct SiteFiles {
+    paths: Vec<PathBuf>,
+}
+
+/// What deployments change, below the project.
+const DEPLOYED: [&str; 7] = [
+    "",
+    ".env",
+    ".git/index",
+    "composer.lock",
+    "index.php",
+    "public/index.php",
+    "vendor/composer/installed.php",
+];
+
+/// Files of an error that are looked at.
+const MAX_NAMED: usize = 20;
+
+/// Device, inode, size, and time of the last change of a file; None if there is no file.
+type FileStamp = Option<(u64, u64, u64, i64, i64)>;
+
+impl SiteFiles {
+    fn of(site: &ServedSite) -> SiteFiles {
+        let plan = site.plan();
+        let error = site.error.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = named(error.as_deref().unwrap_or_default(), &plan.project);
+        let script = plan.config.engine.script.clone();
+        let script = script.map(|script| plan.project.join(script));
+        let deployed = DEPLOYED.iter().map(|path| plan.project.join(path));
+        SiteFiles {
+            paths: deployed.chain(script).chain(named).collect(),
+        }
+    }
+
+    /// Returns when one of them has changed.
+    async fn changed(self) {
+        let mut before = None;
+        loop {
+            let paths = self.paths.clone();
+            // A file system may hang.
+            let stamps = tokio::task::spawn_blocking(move || {
+                paths.iter().map(|path| stamp(path)).collect::<Vec<_>>()
+            });
+            let stamps = stamps.await.unwrap_or_default();
+            match before.is_some_and(|before| before != stamps) {
+                true => return,
+                false => before = Some(stamps),
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+}
+
+/// The PHP files of the project that an error names.
+fn named(error: &str, project: &Path) -> BTreeSet<PathBuf> {
+    let real = project.canonicalize().ok();
+    let is_within = |path: &&str| {
+        let is_below = |root: &Path| Path::new(path).starts_with(root);
+        is_below(project) || real.as_deref().is_some_and(is_below)
+    };
+    let ends = |c: char| c.is_whitespace() || "\"'(),:".contains(c);
+    let words = error.split(ends);
+    let files = words.filter(|word| word.starts_with('/') && word.ends_with(".php"));
+    files
+        .filter(is_within)
+        .take(MAX_NAMED)
+        .map(PathBuf::from)
+        .collect()
+}
+
+fn stamp(path: &Path) -> FileStamp {
+    let found = path.metadata().ok()?;
+    Some((
+        found.dev(),
+        found.ino(),
+        found.size(),
+        found.mtime(),
+        found.mtime_nsec(),
+    ))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn change_of_a_named_file_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.php");
+        std::fs::write(&path, "old").unwrap();
+        let paths = vec![dir.path().join("none"), path.clone()];
+        let changed = tokio::spawn(SiteFiles { paths }.changed());
+        while !changed.is_finished() {
+            // Again and again: the first stamps may be those of the changed file.
+            let text = format!("{:?}", Instant::now());
+            std::fs::write(&path, text).unwrap();
+            tokio::time::sleep(INTERVAL / 4).await;
+        }
+        changed.await.unwrap();
+    }
+
+    #[test]
+    fn files_of_the_project_in_an_error_are_found() {
+        let error = "PHP Fatal error:  Uncaught Exception: at the boot in /srv/a/src/b.php:12\n\
+                     #0 /srv/a/index.php(3): require()\n  thrown in /srv/a/src/c.php on line 12 \
+                     /etc/x.php '/srv/ab/d.php' /srv/a/e.txt";
+        let found = named(error, Path::new("/srv/a"));
+        let names = ["/srv/a/index.php", "/srv/a/src/b.php", "/srv/a/src/c.php"];
+        assert_eq!(found, names.map(PathBuf::from).into());
+    }
+}
