@@ -14,8 +14,6 @@ use super::served::open_tree;
 use super::site_plans::{Plans, SitePlan};
 use super::work_part::WorkPart;
 use super::{addresses, boot_script, config_trust, keeper_tasks, learned_pages, watch};
-use crate::config::Config;
-use crate::config::reread::ConfigOrigin;
 use crate::engines;
 use crate::keeper::{self, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
@@ -181,8 +179,12 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     };
     match keep(kept, run)? {
         0 => Ok(()),
-        // The front end has already reported the failure.
-        status => std::process::exit(status.into()),
+        status => {
+            // The front end has already reported the failure. Dropping the sockets removes their
+            // files.
+            drop(sockets);
+            std::process::exit(status.into());
+        }
     }
 }
 

@@ -309,7 +309,7 @@ pub fn end(failure: Option<&anyhow::Error>) {
             false => text,
         }
     });
-    let before = take_before().filter(surus_sys::signals::has_room);
+    let before = take_before().filter(|before| surus_sys::signals::has_room(before));
     if let (Some(line), Some(mut before)) = (&failure, before) {
         let _ = before.write_all(line.as_bytes());
     }

@@ -176,7 +176,8 @@ fn log_in_the_document_root_is_not_sent() {
 
 #[test]
 fn failed_start_is_said_on_the_terminal_and_in_the_log_file() {
-    let dir = project("log.file = 'error.log'\nengine.name = 'worker'\n");
+    let dir =
+        project("log.file = 'error.log'\nengine.name = 'worker'\nengine.script = 'index.php'\n");
     std::fs::write(
         dir.path().join("index.php"),
         "<?php throw new Exception('no luck');",

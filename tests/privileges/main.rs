@@ -116,6 +116,10 @@ const TESTS: &[Test] = &[
         signals::usr1_reopens_renamed_logs,
     ),
     (
+        "failed_start_leaves_no_socket",
+        signals::failed_start_leaves_no_socket,
+    ),
+    (
         "process_1_reaps_orphans_and_exits_on_a_signal",
         signals::process_1_reaps_orphans_and_exits_on_a_signal,
     ),

@@ -174,6 +174,29 @@ pub fn usr1_reopens_renamed_logs() {
     assert_eq!(read(&log).matches("logs reopened").count(), 1);
     signal("TERM");
     assert!(surus.wait().unwrap().success());
+    assert!(!socket.exists());
+}
+
+pub fn failed_start_leaves_no_socket() {
+    let dir = app(&[("index.php", "<?php throw new Exception('no luck');")]);
+    let sockets = tempfile::tempdir().unwrap();
+    let [http, admin] = ["http", "admin"].map(|name| sockets.path().join(name));
+    let surus = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("serve")
+        .arg(dir.path())
+        .args(["--engine", "worker", "--workers", "1", "--script"])
+        .arg(dir.path().join("index.php"))
+        .arg("--listen")
+        .arg(format!("unix:{}", http.display()))
+        .env("SURUS_ADMIN_LISTEN", format!("unix:{}", admin.display()))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&surus.stderr);
+    assert!(
+        !surus.status.success() && said.contains("no luck"),
+        "{said}"
+    );
+    assert!(!http.exists() && !admin.exists(), "{said}");
 }
 
 pub fn process_1_reaps_orphans_and_exits_on_a_signal() {

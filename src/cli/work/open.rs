@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::watch;
 use tracing::info;
@@ -57,6 +58,7 @@ pub async fn open(
             Some(runner) => consumers(project, config, &mut brokers, runner, group.clone()).await?,
         };
         let paused = vec![false; consumers.len()];
+        let unsettled = consumers.iter().map(|_| AtomicBool::new(false)).collect();
         fronts.push(Arc::new(Front {
             workers: group.workers,
             consumers,
@@ -64,6 +66,7 @@ pub async fn open(
             metrics: metrics.clone(),
             suspects: Default::default(),
             deaths: deaths.clone(),
+            unsettled,
             paused: watch::Sender::new(paused),
         }));
     }

@@ -153,8 +153,8 @@ async fn unread_responses_stay_within_the_budget() {
 const LONG: &str = "header('X: '.str_repeat('x', 200_000));";
 const MANY: &str = "for ($n = 0; $n < 900; $n++) header(\"X-$n: \".str_repeat('x', 200));";
 const HINTS: &str = "
-header('Link: </'.str_repeat('x', 60_000).'>');
-headers_send(103);
+header('Link: </'.str_repeat('x', 15_000).'>');
+for ($n = 0; $n < 4; $n++) headers_send(103);
 header_remove('Link');";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -188,7 +188,7 @@ async fn unread_headers_and_hints_stay_within_the_budget() {
         assert_eq!(fine + refused, CONNECTIONS * STREAMS);
         // Hints are left out, and their pages sent.
         assert!(
-            fine > 50 && (refused > 0) == (page != HINTS),
+            fine > 20 && (refused > 0) == (page != HINTS),
             "{fine} {refused}"
         );
         wait_for_release(unread.dir.path());

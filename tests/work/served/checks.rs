@@ -8,7 +8,7 @@ use super::super::database::Kind;
 use super::super::plain::Plain;
 use super::super::site::{ids_of, is_root};
 use super::super::work::Work;
-use super::{By, SERVE, spawn};
+use super::{By, SERVE, spawn_with};
 
 /// Status and output of `surus check`.
 fn check(plain: &Plain) -> (bool, String) {
@@ -65,16 +65,15 @@ fn log_file_of_another_user_stops_the_start_with_the_remedy() {
     let log = logs.path().join("surus.log");
     std::fs::write(&log, "").unwrap();
     let words = format!("cannot open the file {} (log.file)", log.display());
-    let plain = Plain::new(
-        Kind::Sqlite,
-        &format!("[log]\nfile = '{}'\n", log.display()),
-    );
-    let mut work = Work::spawn(&plain.site, &[], &[]);
+    let plain = Plain::new(Kind::Sqlite, "");
+    // A surus.toml that PHP's user may write cannot name it for root.
+    let setting = [("SURUS_LOG_FILE", log.to_str().unwrap())];
+    let mut work = Work::spawn(&plain.site, &[], &setting);
     assert!(!work.wait().success());
     work.wait_for_log(|log| log.contains(&words) && log.contains("SURUS_LOG_FILE"));
     let (user, group) = ids_of("www-data");
     chown(&log, Some(user), Some(group)).unwrap();
-    let said = spawn(&plain, By::Root).err().unwrap();
+    let said = spawn_with(&plain, By::Root, &setting).err().unwrap();
     assert!(
         said.contains(&words) && said.contains("SURUS_LOG_FILE"),
         "{said}"

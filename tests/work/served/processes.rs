@@ -62,7 +62,8 @@ fn job_that_kills_the_process_of_the_queues_is_buried_and_no_other() {
     plain.go(true);
     plain.push(2, "");
     until(&surus, || plain.table.is_empty());
-    assert_eq!((plain.count("done 0"), plain.count("done 2")), (1, 1));
+    // Surus may be killed after a job is done and before the broker knows it.
+    assert!(plain.count("done 0") >= 1 && plain.count("done 2") >= 1);
     // With another job, and alone until it is enough.
     assert_eq!(
         (plain.count("begins 1"), exits(&surus)),

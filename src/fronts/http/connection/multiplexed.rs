@@ -55,7 +55,8 @@ const MAX_HINTS: u64 = 64 << 10;
 /// The headers of early hints, if there is memory for them besides the hints before.
 pub fn links(headers: &HeaderMap, taken: &mut Reservation) -> Option<HeaderMap> {
     let links = headers.get_all(header::LINK);
-    let size = links.iter().map(|value| value.len() as u64 + 256).sum();
+    let lengths = links.iter().map(|value| value.len() as u64 + 256);
+    let size = 256 + lengths.sum::<u64>();
     let fits = taken.bytes().saturating_add(size) <= MAX_HINTS;
     (fits && taken.try_grow(size)).then(|| {
         // Copies: values share the block in which they arrived.

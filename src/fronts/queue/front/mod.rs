@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::FuturesUnordered;
@@ -58,6 +59,8 @@ pub struct Front {
     pub metrics: Arc<Metrics>,
     pub suspects: Suspects,
     pub deaths: Arc<Deaths>,
+    /// The consumers whose jobs cannot be settled, which is said once.
+    pub unsettled: Vec<AtomicBool>,
     /// Which consumers take no jobs.
     pub paused: watch::Sender<Vec<bool>>,
 }

@@ -1,5 +1,7 @@
 //! Settles jobs with their sources, and extends the leases of those that this process holds.
 
+use std::sync::atomic::Ordering;
+
 use tracing::warn;
 
 use super::Drive;
@@ -22,13 +24,14 @@ impl Drive {
                     .jobs
                     .broker_failed(&consumer.queue.name, "settle");
                 failures += 1;
-                if failures == 1 {
+                if !front.unsettled[queue].swap(true, Ordering::Relaxed) {
                     let (queue, job) = (&consumer.queue.name, &job.lease.id);
                     let error = format!("{error:#}");
                     warn!(queue, job, error, "cannot settle a job; trying again");
                 }
                 tokio::time::sleep(backoff::pause(failures)).await;
             }
+            front.unsettled[queue].store(false, Ordering::Relaxed);
             (queue, job)
         }));
     }

@@ -69,6 +69,7 @@ fn drive(source: &Arc<Noted>) -> Drive {
         metrics: Arc::default(),
         suspects: Suspects::default(),
         deaths: Arc::default(),
+        unsettled: vec![AtomicBool::new(false)],
         paused: watch::Sender::new(vec![false]),
     };
     Drive::new(Arc::new(front), CancellationToken::new())

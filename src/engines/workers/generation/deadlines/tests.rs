@@ -16,6 +16,7 @@ use crate::engine::Report;
 use crate::engines::workers::generation::in_flight::WorkerAnswer;
 use crate::engines::workers::generation::in_flight::tests::slot;
 use crate::engines::workers::generation::state::Worker;
+use crate::engines::workers::pool_memory::WorkerSize;
 use crate::launcher::Pid;
 
 const LIMITS: RequestLimits = RequestLimits {
@@ -102,6 +103,7 @@ impl Pool {
                 killed: None,
                 came: pool.now,
                 has_waited: true,
+                size: WorkerSize::default(),
             });
         }
         pool
