@@ -158,7 +158,7 @@ check-image: ## Build the image of `surus lambda package`, and test it; needs ro
 
 # Needs root, because servers change their user, and a machine on which nothing else runs.
 .PHONY: lab
-lab: build ## Measure Surus and others, 9 minutes; in full: EXPERIMENT=spdy FULL=1
+lab: build ## Measure Surus and others, up to 15 minutes; in full: EXPERIMENT=spdy FULL=1
 	scripts/install bench test
 	cargo build --release -p surus-lab
 	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) \
@@ -168,14 +168,16 @@ OHA := $(TARGET)/tools/oha/bin/oha
 $(OHA):
 	cargo install --quiet --locked --root $(TARGET)/tools/oha --version 1.16.0 oha
 
-# Needs a machine on which nothing else runs.
+# Needs a machine on which nothing else runs: a build is something else, so that the first call may
+# ask for another one a minute later.
 .PHONY: check-generators
-check-generators: build $(OHA) ## Compare `surus bench` with wrk, h2load and oha; three minutes
+check-generators: build $(OHA) ## Compare `surus bench` with wrk, h2load and oha; 15 minutes
 	scripts/install bench
 	CARGO_TARGET_DIR=$(TARGET)/generators cargo build --quiet --release --locked \
 		--manifest-path lab/generators/Cargo.toml
 	PATH=$(TARGET)/generators/release:$(dir $(OHA)):$$PATH scripts/check-generators \
-		$(TARGET)/release/surus $(TARGET)/generators --write docs/guides/bench.md
+		$(TARGET)/release/surus $(TARGET)/generators --write docs/guides/bench.md \
+		$(if $(FORCE),--force)
 
 .PHONY: lab-docs
 lab-docs: ## Write docs/results and the tables of README from `make lab FULL=1`

@@ -1,7 +1,7 @@
 //! Records what a command over several experiments has finished, so that the same command, repeated
 //! after an interruption, does not measure it again.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -22,7 +22,8 @@ pub struct Batch {
 struct Finished {
     /// The command, and a hash of everything that its numbers depend on.
     command: String,
-    names: BTreeSet<String>,
+    /// How many seconds each finished experiment took.
+    seconds: BTreeMap<String, f64>,
 }
 
 impl Batch {
@@ -43,24 +44,27 @@ impl Batch {
             .filter(|found| found.command == command && !is_fresh)
             .unwrap_or(Finished {
                 command,
-                names: BTreeSet::new(),
+                seconds: BTreeMap::new(),
             });
         Ok(Batch { file, finished })
     }
 
     pub fn has(&self, experiment: &Experiment) -> bool {
-        self.finished.names.contains(&experiment.name)
+        self.finished.seconds.contains_key(&experiment.name)
     }
 
-    pub fn add(&mut self, experiment: &Experiment) -> anyhow::Result<()> {
-        self.finished.names.insert(experiment.name.clone());
+    pub fn add(&mut self, experiment: &Experiment, seconds: f64) -> anyhow::Result<()> {
+        self.finished
+            .seconds
+            .insert(experiment.name.clone(), seconds);
         let text = serde_json::to_string(&self.finished)?;
         std::fs::write(&self.file, text)
             .with_context(|| format!("cannot write {}", self.file.display()))
     }
 
-    /// All are finished: the next command begins again.
-    pub fn end(self) {
+    /// All are finished: the next command begins again. Returns how many seconds each took.
+    pub fn end(self) -> BTreeMap<String, f64> {
         let _ = std::fs::remove_file(&self.file);
+        self.finished.seconds
     }
 }

@@ -1,7 +1,6 @@
 //! The command line of `lab`.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
@@ -14,6 +13,7 @@ use crate::files::Places;
 use crate::length::Size;
 use crate::published::Table;
 use crate::results::Results;
+use crate::small_form::SmallForm;
 use crate::words::Words;
 use crate::{documents, history, interrupt, render, rounds, starting};
 
@@ -111,7 +111,9 @@ pub fn run(lab: &Lab) -> anyhow::Result<()> {
         Command::List => list(&places),
         Command::Check => {
             check(&places)?;
-            history::check(&places, &absolute(&lab.results)?)
+            let results = absolute(&lab.results)?;
+            history::check(&places, &results)?;
+            documents::check(&places, &all(&places)?, &results)
         }
         Command::Start(start) => {
             let experiment = Experiment::read(&places, &start.experiment)?;
@@ -124,9 +126,9 @@ pub fn run(lab: &Lab) -> anyhow::Result<()> {
         Command::Render(names) => {
             let experiments = experiments(&places, names)?;
             for experiment in &experiments {
-                render::newest(&places, experiment, &lab.results)?;
+                write_pages(&places, experiment, &lab.results)?;
             }
-            documents::write(&places, &all(&places)?, &lab.results)
+            write_documents(&places, &lab.results)
         }
     }
 }
@@ -216,17 +218,34 @@ fn run_all(places: &Places, run: &LabRun, results: &Path) -> anyhow::Result<()> 
         let all: f64 = rest.map(|one| one.minutes.at(size)).sum();
         let minutes = experiment.minutes.at(size);
         eprintln!("  about {minutes} min of {all:.1} for everything that is left");
-        let began = Instant::now();
         let state = rounds::state_file(places, experiment, size);
         let results = rounds::run(places, experiment, size, run.fresh)?;
         publish(places, experiment, &results, &to)?;
-        batch.add(experiment)?;
+        let seconds = results.seconds.unwrap_or(0.0);
+        batch.add(experiment, seconds)?;
         std::fs::remove_file(&state)
             .with_context(|| format!("cannot remove {}", state.display()))?;
-        eprintln!("  took {:.1} min", began.elapsed().as_secs_f64() / 60.0);
+        eprintln!("  took {:.1} min", seconds / 60.0);
     }
-    batch.end();
-    documents::write(places, &all(places)?, &to)
+    let seconds = batch.end();
+    if size == Size::Small && run.names.names.is_empty() {
+        SmallForm::new(places, seconds).write(&to)?;
+    }
+    write_documents(places, &to)
+}
+
+/// Writes the pages of the newest results of an experiment. Without any, says how to run it.
+fn write_pages(places: &Places, experiment: &Experiment, directory: &Path) -> anyhow::Result<()> {
+    let pages = render::newest(places, experiment, directory)?;
+    if pages.is_empty() {
+        let command = experiment.command(Size::Full);
+        eprintln!("  {}: not run yet; `{command}` runs it", experiment.name);
+    }
+    documents::write(pages)
+}
+
+fn write_documents(places: &Places, directory: &Path) -> anyhow::Result<()> {
+    documents::write(documents::quoting(places, &all(places)?, directory)?)
 }
 
 fn ensure_surus(places: &Places) -> anyhow::Result<()> {
@@ -247,5 +266,5 @@ fn publish(
     let name = format!("{}-{}.json", results.date, results.size);
     let file = to.join(&experiment.name).join(name);
     results.write(&file)?;
-    render::newest(places, experiment, to)
+    write_pages(places, experiment, to)
 }

@@ -1,65 +1,126 @@
-//! Writes the published results into documents: README's chart and table, and the list in
-//! `docs/performance.md`. Each has two comments, and what stands between them is replaced.
+//! The documents that are made from published results: their pages, README's chart and table, the
+//! lists in `docs/performance.md`, and pages of one experiment. In documents, what stands between
+//! two comments is replaced.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use surus_measure::{MARK, Measured};
 
 use crate::chart;
+use crate::excerpt;
 use crate::experiment::{Experiment, Load, Readme};
 use crate::files::Places;
 use crate::goals;
+use crate::history;
 use crate::length::Size;
 use crate::quantity::Quantity;
-use crate::render::newest_results;
+use crate::render::{self, newest_results};
 use crate::results::Results;
 
-/// Writes what has results in `directory`, and names the experiments that have none. A document
-/// without the comments stays as it is.
-pub fn write(places: &Places, experiments: &[Experiment], directory: &Path) -> anyhow::Result<()> {
+/// A file that is made from results.
+pub struct Document {
+    pub file: PathBuf,
+    pub text: String,
+}
+
+/// Writes documents that have changed, and names all.
+pub fn write(documents: Vec<Document>) -> anyhow::Result<()> {
+    for document in documents {
+        let file = document.file.display();
+        if !document.is_current() {
+            std::fs::write(&document.file, &document.text)
+                .with_context(|| format!("cannot write {file}"))?;
+        }
+        eprintln!("  {file}");
+    }
+    Ok(())
+}
+
+/// Refuses a document that differs from what would be written. Without the history, says that this
+/// was not checked, because pages of earlier runs have words from there.
+pub fn check(places: &Places, experiments: &[Experiment], directory: &Path) -> anyhow::Result<()> {
+    if let Some(why) = history::lacks_history(&places.repository) {
+        eprintln!("pages of results: not checked: {why}");
+        return Ok(());
+    }
+    let mut documents = quoting(places, experiments, directory)?;
+    for experiment in experiments {
+        documents.extend(render::newest(places, experiment, directory)?);
+    }
+    for document in documents {
+        ensure!(
+            document.is_current(),
+            "{} differs from what results and experiments say; `make lab-docs` writes it again",
+            document.file.display()
+        );
+    }
+    Ok(())
+}
+
+impl Document {
+    fn is_current(&self) -> bool {
+        std::fs::read_to_string(&self.file).is_ok_and(|text| text == self.text)
+    }
+}
+
+/// The documents that quote results in `directory`. One without the comments stays as it is.
+pub fn quoting(
+    places: &Places,
+    experiments: &[Experiment],
+    directory: &Path,
+) -> anyhow::Result<Vec<Document>> {
+    let mut documents = Vec::new();
     // Documents link to this directory only.
     if !directory.ends_with("docs/results") {
-        return Ok(());
+        return Ok(documents);
     }
     let mut list = String::from("| experiment | measured | |\n|---|---|---|\n");
     let mut is_empty = true;
     for experiment in experiments {
-        let Some((_, results)) = newest_results(experiment, directory)? else {
+        let Some(newest) = newest_results(places, experiment, directory)? else {
             let (title, command) = (&experiment.title, experiment.command(Size::Full));
             list += &format!("| {title} | not run yet: `{command}` | |\n");
             continue;
         };
         is_empty = false;
+        let (experiment, results) = (&newest.experiment, &newest.results);
         let name = &experiment.name;
         list += &format!(
             "| {} | {}, {} form, `{}` | [numbers](results/{name}.md), \
              [charts](results/{name}.html) |\n",
             experiment.title, results.date, results.size, results.command
         );
+        if let Some(contestant) = &experiment.excerpt {
+            let page = format!("docs/performance-{name}.md");
+            let text = excerpt::table(experiment, contestant, results);
+            let page = places.repository.join(page);
+            documents.extend(with_parts(page, &[("excerpt", text)]));
+        }
         if let Some(readme) = &experiment.readme {
             let title = format!(
                 "Requests/s to {}'s",
                 title(experiment, &readme.contestants[0])
             );
-            let drawing = chart::draw(&title, &groups(experiment, readme, &results));
-            let file = directory.join(format!("{name}.svg"));
-            std::fs::write(&file, drawing)
-                .with_context(|| format!("cannot write {}", file.display()))?;
+            documents.push(Document {
+                file: directory.join(format!("{name}.svg")),
+                text: chart::draw(&title, &groups(experiment, readme, results)),
+            });
             let text = format!(
                 "![{title}, {}. The table has the numbers.](docs/results/{name}.svg)\n\n",
                 connections(experiment, readme)
             );
-            let text = text + &table(experiment, readme, &results);
-            replace(&places.repository.join("README.md"), "benchmark", &text)?;
+            let text = text + &table(experiment, readme, results);
+            let readme = places.repository.join("README.md");
+            documents.extend(with_parts(readme, &[("benchmark", text)]));
         }
     }
-    if is_empty {
-        return Ok(());
+    if !is_empty {
+        let page = places.repository.join("docs/performance.md");
+        let goals = goals::section(places, experiments, directory)?;
+        documents.extend(with_parts(page, &[("results", list), ("goals", goals)]));
     }
-    let page = places.repository.join("docs/performance.md");
-    replace(&page, "results", &list)?;
-    replace(&page, "goals", &goals::section(experiments, directory)?)
+    Ok(documents)
 }
 
 fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String {
@@ -165,21 +226,19 @@ fn versions(readme: &Readme, results: &Results) -> Vec<String> {
     all
 }
 
-/// Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`.
-fn replace(file: &Path, name: &str, text: &str) -> anyhow::Result<()> {
-    let Ok(old) = std::fs::read_to_string(file) else {
-        return Ok(());
-    };
-    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
-    let parts = old.split_once(&begin).and_then(|(head, rest)| {
-        let (_, tail) = rest.split_once(&end)?;
-        Some((head, tail))
-    });
-    let Some((head, tail)) = parts else {
-        return Ok(());
-    };
-    let new = format!("{head}{begin}{text}{end}{tail}");
-    std::fs::write(file, new).with_context(|| format!("cannot write {}", file.display()))?;
-    eprintln!("  {}", file.display());
-    Ok(())
+/// A document in which other text stands between `<!-- NAME -->` and `<!-- /NAME -->`; `None` if
+/// there is no such file.
+fn with_parts(file: PathBuf, parts: &[(&str, String)]) -> Option<Document> {
+    let mut text = std::fs::read_to_string(&file).ok()?;
+    for (name, part) in parts {
+        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
+        let around = text.split_once(&begin).and_then(|(head, rest)| {
+            let (_, tail) = rest.split_once(&end)?;
+            Some((head, tail))
+        });
+        if let Some((head, tail)) = around {
+            text = format!("{head}{begin}{part}{end}{tail}");
+        }
+    }
+    Some(Document { file, text })
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, StatusSet, Stop, Url};
 
+use crate::captions::LoadCaption;
 use crate::files::{Places, read};
 use crate::goal::Goal;
 use crate::length::{BySize, Length, Size};
@@ -16,7 +17,7 @@ use crate::quantity::Quantity;
 const A_LONG_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A file of `lab/experiments/`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// The file's name.
@@ -44,6 +45,8 @@ pub struct Experiment {
     pub minutes: BySize<f64>,
     /// What README shows of it.
     pub readme: Option<Readme>,
+    /// The contestant that `docs/performance-NAME.md` shows, under all loads.
+    pub excerpt: Option<String>,
     #[serde(rename = "contestant")]
     pub contestants: Vec<Entry>,
     #[serde(rename = "load")]
@@ -51,7 +54,7 @@ pub struct Experiment {
 }
 
 /// What README shows of an experiment.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Readme {
     pub loads: Vec<String>,
@@ -59,7 +62,7 @@ pub struct Readme {
 }
 
 /// A contestant of an experiment.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Its name in this experiment and in the results.
@@ -74,7 +77,7 @@ pub struct Entry {
 }
 
 /// A load.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
     pub name: String,
@@ -121,6 +124,9 @@ pub struct Load {
     pub length: BySize<Length>,
     /// Text that every body must contain.
     pub body: String,
+    /// What results say of it in place of [`Load::describe`]'s text of today.
+    #[serde(skip)]
+    description: Option<String>,
 }
 
 fn yes() -> bool {
@@ -189,7 +195,8 @@ impl Experiment {
     fn check(&self) -> anyhow::Result<()> {
         let names = self.names();
         let goals = self.goals.iter().flat_map(Goal::contestants);
-        for named in self.references().chain(goals) {
+        let excerpt = self.excerpt.as_deref();
+        for named in self.references().chain(goals).chain(excerpt) {
             ensure!(
                 names.contains(&named),
                 "reference = \"{named}\" is no contestant; use one of {}",
@@ -335,8 +342,18 @@ impl Load {
         Mix::new(&[request], self.keep_alive).map_err(anyhow::Error::msg)
     }
 
-    /// The load in one line.
+    /// Takes over what was said of it when it was measured.
+    pub fn use_caption(&mut self, caption: &LoadCaption) {
+        self.title.clone_from(&caption.title);
+        self.skips.clone_from(&caption.skips);
+        self.description = Some(caption.description.clone());
+    }
+
+    /// The load in one line; empty if that is unknown.
     pub fn describe(&self, size: Size) -> String {
+        if let Some(description) = &self.description {
+            return description.clone();
+        }
         let pace = self
             .rate
             .map_or("as fast as responses come".to_string(), |rate| {
@@ -359,7 +376,8 @@ impl Load {
                 self.length.at(size)
             );
         }
-        let method = if self.post.is_some() { "POST" } else { "GET" };
+        let is_post = self.post.is_some() || self.post_file.is_some();
+        let method = if is_post { "POST" } else { "GET" };
         format!(
             "{method} {}, {} connections, {alive}, {pace}, {} after a warm-up of {}",
             self.path,

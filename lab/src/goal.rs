@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::quantity::Quantity;
 
 /// A bound on the ratio of two contestants, or on what one of them has in each round.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
     pub title: String,

@@ -8,11 +8,12 @@ use std::path::Path;
 use surus_measure::{MARK, Measured, Ratio};
 
 use crate::experiment::Experiment;
+use crate::files::Places;
 use crate::goal::Goal;
-use crate::length::Size;
 use crate::render::tables::Under;
-use crate::render::{newest_results, tables};
+use crate::render::{Newest, newest_results, tables};
 use crate::results::Results;
+use crate::small_form::SmallForm;
 
 /// Most minutes that the small form of all experiments may take.
 const SMALL_MINUTES: f64 = 15.0;
@@ -116,15 +117,20 @@ impl GoalVerdict {
 }
 
 /// The table of all goals, what bounds those that are not met, and the rows that have no numbers.
-pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<String> {
+pub fn section(
+    places: &Places,
+    experiments: &[Experiment],
+    directory: &Path,
+) -> anyhow::Result<String> {
     let mut table = String::from("| goal | wanted | measured | |\n|---|--:|--:|---|\n");
     let mut bounds = String::new();
     let mut rows = 0;
     let mut missing: BTreeMap<String, usize> = BTreeMap::new();
     for experiment in experiments {
-        let results = newest_results(experiment, directory)?.map(|(_, results)| results);
+        let newest = newest_results(places, experiment, directory)?;
+        let results = newest.as_ref().map(|newest| &newest.results);
         for goal in &experiment.goals {
-            let (measured, verdict) = match &results {
+            let (measured, verdict) = match results {
                 Some(results) => goal.judge(results),
                 None => ("–".into(), GoalVerdict::NotMeasured),
             };
@@ -140,7 +146,12 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
                 let _ = writeln!(bounds, "- {}: {}", goal.title, goal.bound);
             }
         }
-        let Some(results) = results else {
+        let Some(Newest {
+            results,
+            experiment,
+            ..
+        }) = &newest
+        else {
             continue;
         };
         let loads = experiment.loads.iter();
@@ -149,7 +160,7 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
             for entry in entries.filter(|entry| load.is_for(&entry.name)) {
                 rows += 1;
                 if !results.has_sample(&entry.name, &load.name) {
-                    let why = tables::why_missing(entry, load, &results);
+                    let why = tables::why_missing(entry, load, results);
                     // The page of the experiment has all of it, such as the body that came.
                     let why = why.split("; ").next().unwrap_or_default();
                     let row = format!("{}, {}: {why}", experiment.name, entry.title);
@@ -158,16 +169,22 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
             }
         }
     }
-    let minutes = experiments.iter().map(|it| *it.minutes.at(Size::Small));
-    let minutes: f64 = minutes.sum();
-    let verdict = match minutes < SMALL_MINUTES {
-        true => GoalVerdict::Met,
-        false => GoalVerdict::Missed,
+    let small = SmallForm::read(directory)?.filter(|small| small.has_all(experiments));
+    let (measured, verdict) = match small {
+        None => ("–".into(), GoalVerdict::NotMeasured),
+        Some(small) => {
+            let verdict = match small.minutes() < SMALL_MINUTES {
+                true => GoalVerdict::Met,
+                false => GoalVerdict::Missed,
+            };
+            let measured = format!("{:.1} min ({})", small.minutes(), small.date);
+            (measured, verdict)
+        }
     };
     let _ = writeln!(
         table,
-        "| `make lab`, all experiments in their small form, by their `minutes` | under \
-         {SMALL_MINUTES} min | {minutes:.0} min | {} |",
+        "| `make lab`: all experiments in their small form | under {SMALL_MINUTES} min | \
+         {measured} | {} |",
         verdict.word()
     );
     let verdict = match missing.is_empty() {

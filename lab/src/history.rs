@@ -1,4 +1,4 @@
-//! Checks that the revisions that results name are in the history of this repository.
+//! Reads the history of this repository: checks that it has the revisions that results name.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,9 +8,12 @@ use serde::Deserialize;
 
 use crate::files::{Places, read};
 use crate::results::Results;
+use crate::small_form::{self, SmallForm};
 
 /// The file of `lab/` with results whose revision is known to be missing.
 const FILE: &str = "unknown-revisions.toml";
+/// The end of a revision whose files had changes that were not committed.
+const DIRTY: &str = "-dirty";
 
 /// Results whose revision is not in the history.
 #[derive(Debug, Default, Deserialize)]
@@ -43,18 +46,14 @@ impl Exceptions {
     /// Why the revision of a result is not in the history.
     pub fn reason(&self, file: &str, revision: &str) -> Option<&str> {
         let mut all = self.results.iter();
-        let found = all.find(|it| it.file == file && is_of(revision, &it.revision));
+        let found = all.find(|it| it.file == file && it.revision == revision);
         found.map(|it| it.reason.as_str())
     }
 }
 
-/// Whether a result's revision is `revision`, or a change of it that was not committed.
-fn is_of(named: &str, revision: &str) -> bool {
-    named.trim_end_matches("-dirty") == revision
-}
-
-/// Refuses a result whose revision is not in the history and that is no exception, and an exception
-/// that is needed no more. Without the whole history, says that this was not checked.
+/// Refuses a result that no one can repeat, unless it is an exception: its revision is not in the
+/// history, or files had changes that were not committed. Also refuses an exception that is needed
+/// no more. Without the whole history, says that this was not checked.
 pub fn check(places: &Places, directory: &Path) -> anyhow::Result<()> {
     let exceptions = Exceptions::read(places)?;
     if let Some(why) = lacks_history(&places.repository) {
@@ -62,28 +61,19 @@ pub fn check(places: &Places, directory: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut needed = Vec::new();
-    for name in directories(directory) {
-        for file in files(&directory.join(&name)) {
-            let results = Results::read(&directory.join(&name).join(&file))?;
-            let file = format!("{name}/{file}");
-            let revision = results.revision.trim_end_matches("-dirty");
-            if is_in_history(&places.repository, revision) {
-                continue;
-            }
-            let Some(exception) = exceptions
-                .results
-                .iter()
-                .position(|it| it.file == file && it.revision == revision)
-            else {
-                bail!(
-                    "{file}: its revision {revision} is not in the history of this repository, so \
-                     no one can repeat it; measure it again (`{}`), or say in {} why it stays",
-                    results.command,
-                    places.lab.join(FILE).display()
-                );
-            };
-            needed.push(exception);
-        }
+    for (file, revision, command) in revisions(directory)? {
+        let Some(why) = why_unknown(&places.repository, &revision) else {
+            continue;
+        };
+        let mut all = exceptions.results.iter();
+        let Some(exception) = all.position(|it| it.file == file && it.revision == revision) else {
+            bail!(
+                "{file}: its revision {revision} {why}, so no one can repeat it; measure it again \
+                 (`{command}`), or say in {} why it stays",
+                places.lab.join(FILE).display()
+            );
+        };
+        needed.push(exception);
     }
     for (index, exception) in exceptions.results.iter().enumerate() {
         ensure!(
@@ -97,8 +87,37 @@ pub fn check(places: &Places, directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The files of published results, with their revisions and the commands that repeat them.
+fn revisions(directory: &Path) -> anyhow::Result<Vec<(String, String, String)>> {
+    let mut all = Vec::new();
+    for name in directories(directory) {
+        for file in files(&directory.join(&name)) {
+            let results = Results::read(&directory.join(&name).join(&file))?;
+            all.push((format!("{name}/{file}"), results.revision, results.command));
+        }
+    }
+    if let Some(small) = SmallForm::read(directory)? {
+        all.push((small_form::FILE.into(), small.revision, "make lab".into()));
+    }
+    Ok(all)
+}
+
+/// The text of a file of the repository at a run's revision; the error says why it is unknown.
+pub fn text_at(places: &Places, file: &Path, revision: &str) -> Result<String, String> {
+    if let Some(why) = lacks_history(&places.repository) {
+        return Err(why.into());
+    }
+    if let Some(why) = why_unknown(&places.repository, revision) {
+        return Err(format!("revision {revision} {why}"));
+    }
+    let path = file.strip_prefix(&places.repository).unwrap_or(file);
+    let object = format!("{revision}:./{}", path.display());
+    git(&places.repository, &["show", &object])
+        .ok_or_else(|| format!("revision {revision} has no {}", path.display()))
+}
+
 /// Why the history cannot tell.
-fn lacks_history(repository: &Path) -> Option<&'static str> {
+pub fn lacks_history(repository: &Path) -> Option<&'static str> {
     // The root, not a directory of another repository.
     if !repository.join(".git").exists() {
         return Some("this is no clone of a repository");
@@ -111,12 +130,16 @@ fn lacks_history(repository: &Path) -> Option<&'static str> {
     }
 }
 
-/// Whether HEAD has grown from this commit.
-fn is_in_history(repository: &Path, revision: &str) -> bool {
+/// Why no one can check out a revision; `None` if HEAD has grown from this commit.
+fn why_unknown(repository: &Path, revision: &str) -> Option<&'static str> {
+    if revision.ends_with(DIRTY) {
+        return Some("had changes that were not committed");
+    }
     // A name is no revision: it may move.
     let is_hash = revision.len() >= 7 && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
     let command = ["merge-base", "--is-ancestor", revision, "HEAD"];
-    is_hash && git(repository, &command).is_some()
+    let is_known = is_hash && git(repository, &command).is_some();
+    (!is_known).then_some("is not in the history of this repository")
 }
 
 /// What git prints if it succeeds.

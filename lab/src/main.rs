@@ -5,10 +5,12 @@
 mod application;
 mod batch;
 mod build;
+mod captions;
 mod chart;
 mod commands;
 mod contestant;
 mod documents;
+mod excerpt;
 mod experiment;
 mod files;
 mod fingerprint;
@@ -28,6 +30,7 @@ mod resting;
 mod results;
 mod rounds;
 mod server;
+mod small_form;
 mod starting;
 mod words;
 

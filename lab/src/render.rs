@@ -5,9 +5,9 @@ pub mod tables;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use surus_measure::{BarNumbers, Bars, MARK, Report};
 
+use crate::documents::Document;
 use crate::experiment::Experiment;
 use crate::files::Places;
 use crate::history::Exceptions;
@@ -19,14 +19,21 @@ use crate::results::Results;
 /// Percent of the CPUs that other processes may use without a note.
 const BUSY: f64 = 10.0;
 
-/// Renders the newest results of an experiment in `directory`. Those of the full form come first.
-/// Without any, says how to run it.
-pub fn newest(places: &Places, experiment: &Experiment, directory: &Path) -> anyhow::Result<()> {
-    let Some((file, results)) = newest_results(experiment, directory)? else {
-        let command = experiment.command(Size::Full);
-        eprintln!("  {}: not run yet; `{command}` runs it", experiment.name);
-        return Ok(());
+/// The pages of the newest results of an experiment in `directory`; none if it was not run yet.
+pub fn newest(
+    places: &Places,
+    experiment: &Experiment,
+    directory: &Path,
+) -> anyhow::Result<Vec<Document>> {
+    let Some(newest) = newest_results(places, experiment, directory)? else {
+        return Ok(Vec::new());
     };
+    let Newest {
+        file,
+        results,
+        experiment,
+    } = newest;
+    let experiment = &experiment;
     let published = Table::read(places, experiment)?;
     let mut report = report(experiment, &results, published.as_ref());
     let name = &experiment.name;
@@ -36,31 +43,47 @@ pub fn newest(places: &Places, experiment: &Experiment, directory: &Path) -> any
         report.notes.insert(
             0,
             format!(
-                "Revision {} is not in the history of this repository: {reason}",
+                "No one can check out revision {}: {reason}",
                 results.revision
             ),
         );
     }
     let links = format!("\n[Charts]({name}.html), [every sample]({name}/{json}).\n");
     let html = report.html(&serde_json::to_value(&results)?);
-    for (end, text) in [("md", report.markdown() + &links), ("html", html)] {
-        let file = directory.join(format!("{name}.{end}"));
-        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        eprintln!("  {}", file.display());
-    }
-    Ok(())
+    let page = |end: &str, text: String| Document {
+        file: directory.join(format!("{name}.{end}")),
+        text,
+    };
+    Ok(vec![
+        page("md", report.markdown() + &links),
+        page("html", html),
+    ])
 }
 
-/// The newest results of an experiment in `directory`, and their file.
+/// The newest results of an experiment.
+pub struct Newest {
+    pub file: PathBuf,
+    pub results: Results,
+    /// The experiment in the words of the run.
+    pub experiment: Experiment,
+}
+
+/// The newest results of an experiment in `directory`. Those of the full form come first.
 pub fn newest_results(
+    places: &Places,
     experiment: &Experiment,
     directory: &Path,
-) -> anyhow::Result<Option<(PathBuf, Results)>> {
+) -> anyhow::Result<Option<Newest>> {
     let Some(file) = newest_file(&directory.join(&experiment.name)) else {
         return Ok(None);
     };
     let results = Results::read(&file)?;
-    Ok(Some((file, results)))
+    let experiment = experiment.in_words_of(places, &results);
+    Ok(Some(Newest {
+        file,
+        results,
+        experiment,
+    }))
 }
 
 /// By date, of the full form if there is one.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use surus_measure::probe::LEAST_CPU;
 use surus_measure::{Machine, Measured, Unit};
 
+use crate::captions::Captions;
 use crate::length::Size;
 use crate::quantity::{Quantity, Sample};
 
@@ -28,10 +29,17 @@ pub struct Results {
     /// Revision of this repository.
     pub revision: String,
     pub machine: Machine,
+    /// What pages say of the run. Files from before these were kept have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub captions: Option<Captions>,
     /// By the contestant's name.
     pub contestants: BTreeMap<String, Facts>,
     /// Everything that the numbers depend on; a run is resumed only if it is the same.
     pub fingerprint: String,
+    /// How long its finished rounds took, their preparation included. Files from before this was
+    /// kept have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
     /// Rounds that are wanted.
     pub wanted: usize,
     /// Finished rounds.

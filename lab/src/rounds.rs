@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::Context;
 use surus_measure::{Machine, Rounds};
 
 use crate::build;
+use crate::captions::Captions;
 use crate::experiment::{Experiment, Load};
 use crate::files::Places;
 use crate::fingerprint;
@@ -32,6 +34,7 @@ pub fn run(
     size: Size,
     is_fresh: bool,
 ) -> anyhow::Result<Results> {
+    let began = Instant::now();
     // PHP changes its user, who must be able to read what it runs.
     let scratch = tempfile::Builder::new().prefix("surus-lab-").tempdir()?;
     std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o755))?;
@@ -52,6 +55,7 @@ pub fn run(
     let state = state_file(places, experiment, size);
     let mut results = begin(places, experiment, size, facts, &state, is_fresh)?;
     let mut progress = RunProgress::new(&results, ready.len());
+    let before = results.seconds.unwrap_or(0.0);
     while results.rounds.len() < results.wanted {
         let (round, commands) = one_round(
             experiment,
@@ -69,6 +73,7 @@ pub fn run(
             }
         }
         results.rounds.push(round);
+        results.seconds = Some(before + began.elapsed().as_secs_f64());
         say_given_up(experiment, &results, &progress);
         results.write(&state)?;
     }
@@ -135,20 +140,26 @@ fn begin(
     Ok(Results {
         experiment: experiment.name.clone(),
         size,
-        date: build::first_line(&["date".into(), "-u".into(), "+%F".into()]),
+        date: today(),
         command: experiment.command(size),
         revision: revision(places),
         machine: Machine::this(),
+        captions: Some(Captions::of(experiment, size)),
         contestants,
         fingerprint,
+        seconds: None,
         wanted: *experiment.rounds.at(size),
         rounds: Vec::new(),
     })
 }
 
+pub fn today() -> String {
+    build::first_line(&["date".into(), "-u".into(), "+%F".into()])
+}
+
 /// The commit, and `-dirty` if a file differs from it that the lab has not written itself.
-fn revision(places: &Places) -> String {
-    let own = [":!docs/results", ":!README.md", ":!docs/performance.md"];
+pub fn revision(places: &Places) -> String {
+    let own = [":!docs/results", ":!README.md", ":!docs/performance*.md"];
     let same = Command::new("git")
         .current_dir(&places.repository)
         .args(["diff", "--quiet", "HEAD", "--", "."])

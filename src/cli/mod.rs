@@ -103,7 +103,8 @@ Examples:
     /// Write a small PHP project that runs into a new directory
     #[command(after_help = "\
 Examples:
-  surus new shop")]
+  surus new shop
+  surus new api my-api")]
     New(new::New),
     /// Try the engines with an application, and write a commented surus.toml
     #[command(after_help = "\

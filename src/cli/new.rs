@@ -1,14 +1,20 @@
 //! `surus new`: writes a small PHP project that runs.
 
+mod package;
+
+use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
 use crate::cli::stdout::say;
 
-/// The files of a project.
+/// Where a project with an API has its copy of the Composer package.
+const PACKAGE: &str = "packages/surus";
+
+/// The files of a project of plain PHP.
 const FILES: [(&str, &str); 6] = [
     (
         "public/index.php",
@@ -25,20 +31,46 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 #[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
 pub struct New {
+    /// What the project is: `api` for a JSON API with `Surus\Api`; plain PHP if it is left out
+    #[arg(value_name = "KIND", hide_possible_values = true)]
+    kind: Option<ProjectKind>,
     /// Directory of the project, which is new or empty
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
 
-pub fn run(New { dir }: New) -> anyhow::Result<()> {
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ProjectKind {
+    Api,
+}
+
+/// A file of a project: its path in it, and its text.
+type ProjectFile = (Cow<'static, str>, Cow<'static, str>);
+
+pub fn run(New { kind, dir }: New) -> anyhow::Result<()> {
     fs::create_dir_all(&dir)
         .with_context(|| format!("cannot create the directory {}", dir.display()))?;
     check_empty(&dir)?;
-    for (name, text) in FILES {
-        let path = dir.join(name);
+    let (files, tests): (Vec<ProjectFile>, _) = match kind {
+        None => (
+            FILES
+                .map(|(name, text)| (name.into(), text.into()))
+                .to_vec(),
+            "app",
+        ),
+        Some(ProjectKind::Api) => (api(&dir), "run"),
+    };
+    for (name, text) in &files {
+        let path = dir.join(&**name);
         write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        say!("written: {}", path.display());
+        if !name.starts_with(PACKAGE) {
+            say!("written: {}", path.display());
+        }
+    }
+    if files.iter().any(|(name, _)| name.starts_with(PACKAGE)) {
+        say!("written: {}, the library", dir.join(PACKAGE).display());
     }
     let named = shell_word(&dir.display().to_string());
     // `--watch` is for the user who edits the application.
@@ -48,10 +80,39 @@ pub fn run(New { dir }: New) -> anyhow::Result<()> {
     };
     say!(
         "\nNext:\n  surus serve {watch}{named}\n      serves it at http://127.0.0.1:8080\n  php \
-         {named}/tests/app.php\n      runs its tests\n  surus check {named}\n      shows what \
+         {named}/tests/{tests}.php\n      runs its tests\n  surus check {named}\n      shows what \
          would run, and what is misconfigured"
     );
     Ok(())
+}
+
+/// The files of a project with an API: the skeleton and the package, as in `Surus\Api\Project`.
+fn api(dir: &Path) -> Vec<ProjectFile> {
+    let name = api_name(dir);
+    let mut files = Vec::new();
+    for &(path, text) in package::FILES {
+        files.push((format!("{PACKAGE}/{path}").into(), text.into()));
+        if let Some(path) = path.strip_prefix("skeleton/") {
+            let path = match path {
+                "gitignore" => ".gitignore",
+                "autoload.php" => "vendor/autoload.php",
+                path => path,
+            };
+            files.push((path.into(), text.replace("NAME", &name).into()));
+        }
+    }
+    files
+}
+
+/// The name of an API, from its directory's.
+fn api_name(dir: &Path) -> String {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    match words.is_empty() {
+        true => "api".into(),
+        false => words.join("-").to_ascii_lowercase(),
+    }
 }
 
 /// The text as one word of a shell's command, and not as an option.
@@ -81,10 +142,7 @@ fn check_empty(dir: &Path) -> anyhow::Result<()> {
 /// Writes a file that must not exist.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if let Some(parent) = path.parent() {
-        match fs::create_dir(parent) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
+        fs::create_dir_all(parent)?;
     }
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).open(path)?;

@@ -57,6 +57,60 @@ fn new_project_is_served_tested_and_without_findings() {
 }
 
 #[test]
+fn new_api_is_the_project_of_surus_api_and_is_served() {
+    let parent = crate::project(&[]);
+    let dir = parent.path().join("ours/My Über_API");
+    let said = run(Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(["new", "api"])
+        .arg(&dir));
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    let named = dir.display();
+    says(
+        &said.stdout,
+        &[
+            &format!("written: {named}/app.php\n"),
+            &format!("written: {named}/packages/surus, the library\n"),
+            &format!("php '{named}'/tests/run.php\n"),
+        ],
+    );
+
+    let theirs = parent.path().join("theirs/My Über_API");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("php/bin/surus-api");
+    let made = run(Command::new("php").arg(program).arg("new").arg(&theirs));
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let differs = run(Command::new("diff").arg("-r").args([&theirs, &dir]));
+    assert_eq!((differs.status, &*differs.stdout), (0, ""));
+
+    let tested = run(Command::new("php").arg(dir.join("tests/run.php")));
+    assert_eq!(tested.status, 0, "{}", tested.stdout);
+    let check = run(Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("check")
+        .arg(&dir));
+    assert_eq!(check.status, 0, "{}", check.stdout);
+    let surus = Surus::serve(&dir, &["--workers", "1"]);
+    let mut response = ureq::get(&surus.url).call().unwrap();
+    let body = response.body_mut().read_to_string().unwrap();
+    assert_eq!(body, r#"{"message":"Hello World!"}"#);
+}
+
+#[test]
+fn directory_may_be_called_like_a_kind_and_an_unknown_kind_is_refused() {
+    let parent = crate::project(&[]);
+    let run_there = |args: &[&str]| {
+        run(Command::new(env!("CARGO_BIN_EXE_surus"))
+            .current_dir(parent.path())
+            .arg("new")
+            .args(args))
+    };
+    let said = run_there(&["api"]);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+    assert!(parent.path().join("api/src/app.php").is_file());
+    let said = run_there(&["website", "shop"]);
+    assert_eq!(said.status, 2, "{}", said.stderr);
+    says(&said.stderr, &["'website' for '[KIND]'", "api"]);
+}
+
+#[test]
 fn commands_for_an_odd_directory_work_in_a_shell() {
     for name in ["it's a $shop", "-shop"] {
         let parent = crate::project(&[]);

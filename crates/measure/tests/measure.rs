@@ -190,6 +190,12 @@ fn listening_process_is_found_by_its_port_and_by_its_socket() {
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tcp.local_addr().unwrap().port();
     assert_eq!(probe::listeners(port), [own]);
+    // A connection to it does not listen.
+    let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let server = tcp.accept().unwrap();
+    let from = client.local_addr().unwrap().port();
+    assert!(probe::listeners(from).is_empty());
+    drop((client, server));
     drop(tcp);
     assert!(probe::listeners(port).is_empty());
 

@@ -31,6 +31,12 @@ pub fn load(
         .iter()
         .flat_map(|companion| companion.numbers.keys())
         .collect();
+    // In the order of the measured columns. What is none of them comes last.
+    let mut theirs: Vec<_> = theirs.into_iter().collect();
+    theirs.sort_by_key(|key| {
+        let mut columns = experiment.columns.iter();
+        columns.position(|it| it == *key).unwrap_or(usize::MAX)
+    });
     let measured_columns = columns(experiment, load, results);
     let ours = measured_columns
         .iter()
@@ -80,9 +86,13 @@ pub fn load(
         cells.extend(published(Some(other)));
         rows.push(Row::new(&format!("published_{index}"), other.title, cells));
     }
+    let title = match load.describe(results.size).as_str() {
+        "" => load.title.clone(),
+        description => format!("{}: {description}", load.title),
+    };
     Table {
         key: load.name.clone(),
-        title: format!("{}: {}", load.title, load.describe(results.size)),
+        title,
         columns: columns.collect(),
         rows,
     }

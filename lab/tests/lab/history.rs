@@ -66,14 +66,96 @@ fn result_of_a_revision_outside_of_the_history_is_refused() {
     let tiny = repository();
     let said = tiny.succeed(&["check"]);
     assert!(!said.contains("not checked"), "{said}");
-    for revision in ["0123456789", "HEAD", "unknown", "0123456789-dirty"] {
+    for revision in ["0123456789", "HEAD", "unknown"] {
         let file = forge(&tiny, revision);
         let said = tiny.fail(&["check"]);
-        let revision = revision.trim_end_matches("-dirty");
         let expected = format!("{file}: its revision {revision} is not in the history");
         assert!(said.contains(&expected), "{said}");
         assert!(said.contains("make lab EXPERIMENT=tiny"), "{said}");
     }
+}
+
+#[test]
+fn result_of_changes_that_were_not_committed_is_refused_unless_it_is_listed() {
+    let tiny = repository();
+    let path = tiny.path("docs/results").join(result(&tiny));
+    let text = std::fs::read_to_string(path).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let revision = results["revision"].as_str().unwrap();
+    let dirty = format!("{revision}-dirty");
+    let file = forge(&tiny, &dirty);
+    tiny.succeed(&["render"]);
+    let said = tiny.fail(&["check"]);
+    let expected = format!("{file}: its revision {dirty} had changes that were not committed");
+    assert!(said.contains(&expected), "{said}");
+    except(&tiny, &file, revision);
+    let said = tiny.fail(&["check"]);
+    assert!(said.contains(&expected), "another one is listed: {said}");
+    except(&tiny, &file, &dirty);
+    tiny.succeed(&["render"]);
+    tiny.succeed(&["check"]);
+}
+
+#[test]
+fn page_that_is_not_what_render_writes_is_refused() {
+    let tiny = repository();
+    let marked = |name: &str| format!("<!-- {name} -->\n<!-- /{name} -->\n");
+    let page = marked("results") + &marked("goals");
+    std::fs::write(tiny.path("docs/performance.md"), page).unwrap();
+    let said = tiny.fail(&["check"]);
+    assert!(said.contains("docs/performance.md differs from"), "{said}");
+    assert!(said.contains("`make lab-docs` writes it again"), "{said}");
+    tiny.succeed(&["render"]);
+    tiny.succeed(&["check"]);
+    for page in ["docs/results/tiny.md", "docs/results/tiny.html"] {
+        let text = tiny.read(page);
+        std::fs::write(tiny.path(page), text + "\n").unwrap();
+        let said = tiny.fail(&["check"]);
+        assert!(said.contains(&format!("{page} differs from")), "{said}");
+        tiny.succeed(&["render"]);
+    }
+}
+
+/// Removes what its result says of the run besides numbers, as in files from before it was kept.
+fn forget_captions(tiny: &Tiny) {
+    let path = tiny.path("docs/results").join(result(tiny));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut results: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let captions = results.as_object_mut().unwrap().remove("captions");
+    assert!(captions.is_some());
+    std::fs::write(path, results.to_string()).unwrap();
+}
+
+#[test]
+fn run_that_kept_no_words_has_those_of_its_revision() {
+    let tiny = repository();
+    forget_captions(&tiny);
+    let experiment = "lab/experiments/tiny.toml";
+    tiny.change(
+        experiment,
+        "title = \"Hello\"",
+        "title = \"Hello, changed\"",
+    );
+    tiny.change(experiment, "rounds =", "notes = [\"A note.\"]\nrounds =");
+    tiny.succeed(&["render"]);
+    let page = tiny.read("docs/results/tiny.md");
+    assert!(page.contains("## Hello: GET /, "), "{page}");
+    assert!(!page.contains("A note."), "{page}");
+}
+
+#[test]
+fn run_of_an_unknown_revision_is_not_shown_under_the_notes_of_today() {
+    let tiny = repository();
+    forget_captions(&tiny);
+    forge(&tiny, "0123456789");
+    let experiment = "lab/experiments/tiny.toml";
+    tiny.change(experiment, "rounds =", "notes = [\"A note.\"]\nrounds =");
+    tiny.succeed(&["render"]);
+    let page = tiny.read("docs/results/tiny.md");
+    assert!(!page.contains("A note."), "{page}");
+    let note = "The notes of this run are unknown: revision 0123456789 is not in the history";
+    assert!(page.contains(note), "{page}");
+    assert!(page.contains("## Hello\n"), "no description: {page}");
 }
 
 #[test]
@@ -89,13 +171,12 @@ fn revision_of_another_branch_is_refused() {
 #[test]
 fn exception_lets_a_result_stay_and_its_page_says_why() {
     let tiny = repository();
-    let file = forge(&tiny, "0123456789-dirty");
+    let file = forge(&tiny, "0123456789");
     except(&tiny, &file, "0123456789");
-    tiny.succeed(&["check"]);
     tiny.succeed(&["render"]);
+    tiny.succeed(&["check"]);
     let page = tiny.read("docs/results/tiny.md");
-    let note = "> Revision 0123456789-dirty is not in the history of this repository: its machine \
-                has burnt.";
+    let note = "> No one can check out revision 0123456789: its machine has burnt.";
     assert!(page.contains(note), "{page}");
 
     except(&tiny, &file, "9876543210");

@@ -89,6 +89,36 @@ fn numbers_that_the_generator_limited_are_marked_and_have_no_ratio() {
 }
 
 #[test]
+fn page_keeps_the_words_of_the_run_when_the_experiment_changes() {
+    let tiny = Tiny::new();
+    let experiment = "lab/experiments/tiny.toml";
+    let notes = "notes = [\"5 s after all have closed.\"]\nrounds =";
+    tiny.change(experiment, "rounds =", notes);
+    let skips = "body = \"hello\"\nskips = { second = \"it is slow\" }";
+    tiny.change(experiment, "body = \"hello\"", skips);
+    tiny.succeed(&["run"]);
+    let page = tiny.read("target/lab/results/tiny.md");
+    for (from, to) in [
+        ("PHP's own server", "Another title"),
+        ("5 s after", "15 s after"),
+        ("title = \"php -S\"", "title = \"php -S, renamed\""),
+        ("title = \"Hello\"", "title = \"Hello, renamed\""),
+        ("it is slow", "it is fast"),
+        (
+            "length = { small = 3, full = 3 }",
+            "length = { small = 9, full = 9 }",
+        ),
+    ] {
+        tiny.change(experiment, from, to);
+    }
+    tiny.succeed(&["render", "--results", "target/lab/results"]);
+    assert_eq!(tiny.read("target/lab/results/tiny.md"), page);
+    for part in ["5 s after all", "| it is slow |", "## Hello: GET /, "] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+}
+
+#[test]
 fn load_and_contestant_that_were_added_after_a_run_say_so() {
     let tiny = Tiny::new();
     tiny.succeed(&["run"]);
@@ -201,8 +231,36 @@ fn published_words_stand_where_there_is_no_number() {
 }
 
 #[test]
+fn page_of_one_experiment_has_a_contestant_under_all_loads() {
+    for (busy, row) in [
+        (20.0, "| Hello | 200/s | 100 % | none |"),
+        (95.0, "| Hello | 200/s † | † | none |"),
+    ] {
+        let tiny = rendered_with_generator(busy);
+        let excerpt = "excerpt = \"second\"\nreference =";
+        tiny.change("lab/experiments/tiny.toml", "reference =", excerpt);
+        let page = "docs/performance-tiny.md";
+        let marked = "before\n<!-- excerpt -->\nold\n<!-- /excerpt -->\nafter\n";
+        std::fs::write(tiny.path(page), marked).unwrap();
+        tiny.succeed(&["render"]);
+        let text = tiny.read(page);
+        assert!(text.contains(row), "{text}");
+        assert!(!text.contains("old"), "{text}");
+        assert!(text.starts_with("before\n") && text.ends_with(" -->\nafter\n"));
+    }
+}
+
+#[test]
 fn goals_have_their_measurement_their_verdict_and_their_bound() {
     let tiny = rendered_with_generator(20.0);
+    // What the run has recorded.
+    let file = "docs/results/small-form.json";
+    let mut small: serde_json::Value = serde_json::from_str(&tiny.read(file)).unwrap();
+    assert!(small["seconds"]["tiny"].as_f64().unwrap() > 0.0, "{small}");
+    small["seconds"]["tiny"] = 90.0.into();
+    small["date"] = "2026-01-02".into();
+    std::fs::write(tiny.path(file), small.to_string()).unwrap();
+    tiny.succeed(&["render"]);
     let goals = tiny.read("docs/performance.md");
     let ratio = "2.000 × (2.000 to 2.000)";
     for part in [
@@ -211,7 +269,7 @@ fn goals_have_their_measurement_their_verdict_and_their_bound() {
         "\n- cheap: its second word.\n".into(),
         "| every row of every table has numbers | 3 rows | 2 | not met |".into(),
         "- tiny, A program that is nowhere: surus-lab-nowhere is not installed".into(),
-        "| under 15 min | 1 min | met |".into(),
+        "in their small form | under 15 min | 1.5 min (2026-01-02) | met |".into(),
     ] {
         assert!(goals.contains(&part), "{part} is not in {goals}");
     }
@@ -237,6 +295,8 @@ fn experiment_without_results_is_listed_with_its_command_and_its_goals() {
     }
     let bounds = page.matches("its generator").count();
     assert_eq!(bounds, 0, "{page}");
+    let small = "in their small form | under 15 min | – | not measured |";
+    assert!(page.contains(small), "the run had not this one: {page}");
     // Numbers of its rows are not missing: no run has asked for them.
     assert!(page.contains("has numbers | 3 rows | 2 |"), "{page}");
 }

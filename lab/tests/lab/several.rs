@@ -32,8 +32,17 @@ fn repeated_command_skips_samples_finished_before_an_interruption() {
     let said = tiny.succeed(&["run"]);
     assert!(said.contains("tiny: finished before"), "{said}");
     assert!(said.contains("continuing after round"), "{said}");
+    assert!(
+        said.contains("target/lab/results/small-form.json"),
+        "{said}"
+    );
+    let small: serde_json::Value =
+        serde_json::from_str(&tiny.read("target/lab/results/small-form.json")).unwrap();
+    let names: Vec<_> = small["seconds"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["tiny", "very"]);
     let said = tiny.succeed(&["run", "tiny"]);
     assert!(said.contains("round 3/3"), "a finished command: {said}");
+    assert!(!said.contains("small-form.json"), "not all: {said}");
 }
 
 #[test]

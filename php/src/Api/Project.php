@@ -24,31 +24,13 @@ final class Project
             ) ?: 'api'
         );
         self::rename("$directory/gitignore", "$directory/.gitignore");
+        self::rename("$directory/autoload.php", "$directory/vendor/autoload.php");
         foreach (self::PACKAGE as $part) {
             self::copy("$package/$part", "$directory/packages/surus/$part");
         }
-        self::write("$directory/vendor/autoload.php", self::AUTOLOAD);
 
         return self::next($directory);
     }
-
-    private const AUTOLOAD = <<<'PHP'
-        <?php
-
-        // Written by surus-api; `composer install` replaces it.
-        spl_autoload_register(static function (string $class): void {
-            foreach ([
-                'App\\' => __DIR__.'/../src/',
-                'Surus\\' => __DIR__.'/../packages/surus/src/'
-            ] as $prefix => $directory) {
-                $file = $directory.strtr(substr($class, strlen($prefix)), '\\', '/').'.php';
-                if (str_starts_with($class, $prefix) && is_file($file)) {
-                    require $file;
-                }
-            }
-        });
-
-        PHP;
 
     private static function next(string $directory): string
     {
@@ -109,7 +91,7 @@ final class Project
 
     private static function rename(string $from, string $to): void
     {
-        if (!rename($from, $to)) {
+        if ((!is_dir($parent = \dirname($to)) && !@mkdir($parent)) || !rename($from, $to)) {
             throw new \RuntimeException("cannot rename $from to $to");
         }
     }

@@ -1,29 +1,40 @@
 //! Finds the processes that listen on a port or a Unix socket.
 
 use std::collections::HashSet;
-use std::fs::{read_dir, read_link, read_to_string};
+use std::fs::{File, read_dir, read_link, read_to_string};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use super::{pids, stat};
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
+/// As much as the kernel writes at a time.
+const PAGE: usize = 4096;
 
 /// The topmost processes that listen on a TCP port of this machine.
 pub fn listeners(port: u16) -> Vec<i32> {
     let mut inodes = HashSet::new();
     for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        let text = read_to_string(file).unwrap_or_default();
-        for line in text.lines().skip(1) {
+        let Ok(file) = File::open(file) else {
+            continue;
+        };
+        let lines = BufReader::with_capacity(PAGE, file).lines();
+        for line in lines.map_while(Result::ok).skip(1) {
             let fields: Vec<_> = line.split_whitespace().collect();
             let (Some(local), Some(state), Some(inode)) =
                 (fields.get(1), fields.get(3), fields.get(9))
             else {
                 continue;
             };
+            // Listening sockets come first (Linux, proc_net_tcp.rst). To list thousands of
+            // connections, too, would take the kernel tens of milliseconds.
+            if *state != LISTEN {
+                break;
+            }
             let local_port = local.rsplit_once(':').map(|(_, port)| port);
             let local_port = local_port.and_then(|port| u16::from_str_radix(port, 16).ok());
-            if *state == LISTEN && local_port == Some(port) {
+            if local_port == Some(port) {
                 inodes.insert((*inode).to_string());
             }
         }

@@ -119,12 +119,12 @@ fn reasons(
         match &other.state {
             _ if named == "classic" || !is_ours => {}
             State::Fails(_) => {}
-            State::Differs(_) if !other.entry.isolates => reasons.push(format!(
-                "`{named}` is out: its answers differ, so requests leave something behind; \
-                 `surus leaks` names it."
-            )),
-            State::Differs(_) => {
-                reasons.push(format!("`{named}` is out: its answers differ."));
+            State::Differs(how) => {
+                let why = match other.entry.isolates {
+                    true => ".".into(),
+                    false => why_differs(all, &how.path),
+                };
+                reasons.push(format!("`{named}` is out: its answers differ{why}"));
             }
             State::Same if other.failure.is_some() => {
                 reasons.push(format!("`{named}` is out: requests failed under load."));
@@ -147,6 +147,23 @@ fn reasons(
         }
     }
     reasons
+}
+
+/// Continues the sentence that the answers of an engine without isolation differ at a path. Only
+/// engines that boot the application and isolate can tell whether requests leave something behind.
+fn why_differs(all: &[Contestant], path: &str) -> String {
+    let differs = |it: &&Contestant| matches!(&it.state, State::Differs(how) if how.path == path);
+    let isolating = || all.iter().filter(|it| it.entry.isolates && it.runs());
+    if let Some(other) = isolating().find(differs) {
+        return format!(
+            ", and those of `{}`, which isolates, do there, too: {path} may depend on the engine.",
+            other.entry.name
+        );
+    }
+    match isolating().any(|it| it.entry.boots_script() && it.state == State::Same) {
+        true => ", so requests leave something behind; `surus leaks` names it.".into(),
+        false => ": the boot may be why, or what requests leave behind; see `surus leaks`.".into(),
+    }
 }
 
 fn is_below(one: Option<f64>, other: Option<f64>) -> bool {
@@ -174,7 +191,7 @@ fn lines(chosen: &Contestant, plan: &Plan) -> Vec<String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::cli::bench::app::answers::Requests;
+    use crate::cli::bench::app::answers::{AnswerDifference, Requests};
     use crate::config::Config;
     use crate::engines;
 
@@ -190,6 +207,39 @@ mod tests {
         new.samples.cpu = cpu.to_vec();
         new.samples.rate = vec![1.0; 2];
         new
+    }
+
+    fn differs(path: &str) -> State {
+        State::Differs(AnswerDifference {
+            path: path.into(),
+            expected: "classic".into(),
+            got: "other".into(),
+        })
+    }
+
+    #[test]
+    fn requests_leave_something_behind_only_if_no_isolating_engine_differs_there() {
+        let leaves = "differ, so requests leave something behind; `surus leaks` names it.";
+        let depends = "differ, and those of `rewind`, which isolates, do there, too: / may depend \
+                       on the engine.";
+        let unknown = "differ: the boot may be why, or what requests leave behind";
+        let fails = || State::Fails("no script".into());
+        for (rewind, expected) in [
+            (State::Same, leaves),
+            (differs("/other"), unknown),
+            (differs("/"), depends),
+            (fails(), unknown),
+        ] {
+            let mut all = ["classic", "worker", "rewind"].map(|it| contestant(it, [9.0, 9.0]));
+            all[1].state = differs("/");
+            all[2].state = rewind;
+            let reasons = reasons(&all[0], &all, "classic", false).concat();
+            let expected = format!("`worker` is out: its answers {expected}");
+            assert!(
+                reasons.contains(&expected),
+                "{expected} is not in {reasons}"
+            );
+        }
     }
 
     fn chosen(all: &[Contestant]) -> Option<&str> {
@@ -232,7 +282,7 @@ mod tests {
     #[test]
     fn engine_with_other_answers_or_failures_is_not_chosen() {
         let mut rewind = contestant("rewind", [10.0, 10.0]);
-        rewind.state = State::Differs("other".into());
+        rewind.state = differs("/");
         let mut fork = contestant("fork", [10.0, 10.0]);
         fork.failure = Some("502".into());
         let mut all = [contestant("classic", [100.0, 100.0]), rewind, fork];

@@ -95,6 +95,25 @@ impl Requests {
     }
 }
 
+/// The first difference between the answers of two engines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerDifference {
+    pub path: String,
+    pub expected: String,
+    pub got: String,
+}
+
+impl std::fmt::Display for AnswerDifference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let AnswerDifference {
+            path,
+            expected,
+            got,
+        } = self;
+        write!(f, "GET {path}: `{got}` instead of `{expected}`")
+    }
+}
+
 /// The answers of one engine.
 #[derive(Debug, Default)]
 pub struct Answers {
@@ -114,8 +133,8 @@ impl Answers {
         }
     }
 
-    /// The first difference from the answers of `other`, in words.
-    pub fn difference(&self, other: &Answers, paths: &[String]) -> Option<String> {
+    /// The first difference from the answers of `other`.
+    pub fn difference(&self, other: &Answers, paths: &[String]) -> Option<AnswerDifference> {
         let both = other.distinct.iter().zip(&self.distinct);
         for (path, (reference, own)) in paths.iter().zip(both) {
             let (first, others) = reference.split_first()?;
@@ -123,7 +142,11 @@ impl Answers {
             others.iter().for_each(|answer| template.widen(answer));
             for answer in own {
                 if let Some((expected, got)) = template.difference(answer) {
-                    return Some(format!("GET {path}: `{got}` instead of `{expected}`"));
+                    return Some(AnswerDifference {
+                        path: path.clone(),
+                        expected,
+                        got,
+                    });
                 }
             }
         }

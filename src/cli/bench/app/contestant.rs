@@ -6,7 +6,7 @@ use std::time::Duration;
 use surus_load::RunOutcome;
 use surus_measure::{Latencies, Usage, rounds};
 
-use super::answers::{Answers, Requests};
+use super::answers::{AnswerDifference, Answers, Requests};
 use super::server::{Launch, Server, StartFailure};
 use crate::cli::engine_setup;
 use crate::cli::entry_script;
@@ -49,7 +49,7 @@ pub enum State {
     /// Its answers are those of the reference, as far as is known.
     Same,
     /// It answers, and this is the first difference.
-    Differs(String),
+    Differs(AnswerDifference),
     /// It does not run the application, for this reason.
     Fails(String),
 }

@@ -47,7 +47,7 @@ pub fn report(contest: &Contest) -> Report {
         "differences",
         "Other answers than classic",
         &|it| match &it.state {
-            State::Differs(how) => Some(how.clone()),
+            State::Differs(how) => Some(how.to_string()),
             _ => None,
         },
     ));

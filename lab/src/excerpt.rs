@@ -1,0 +1,43 @@
+//! The table of a page of its own (`docs/performance-NAME.md`): one contestant under all loads,
+//! each next to the best of its page.
+
+use std::fmt::Write;
+
+use surus_measure::{MARK, Measured, Unit};
+
+use crate::experiment::{Experiment, Load};
+use crate::quantity::Quantity;
+use crate::results::Results;
+
+/// Of an experiment in the words of its results.
+pub fn table(experiment: &Experiment, contestant: &str, results: &Results) -> String {
+    let rate = |load: &Load| results.median(contestant, &load.name, Quantity::Rate);
+    let percent = |part: f64, of: f64| Measured::once(part / of * 100.0, Unit::Percent).short();
+    let mut text = String::from("| load | responses/s | to the best | refused |\n");
+    text += "|---|--:|--:|--:|\n";
+    for load in &experiment.loads {
+        let Some(own) = rate(load) else {
+            continue;
+        };
+        let same = experiment.loads.iter().filter(|it| it.path == load.path);
+        let rates: Vec<_> = same.filter_map(rate).collect();
+        let best = rates.iter().map(Measured::value).fold(0.0, f64::max);
+        let to_best = match rates.iter().any(Measured::is_generator_limited) {
+            true => MARK.into(),
+            false => percent(own.value(), best),
+        };
+        let refused = results.median(contestant, &load.name, Quantity::Refused);
+        let refused = refused.map_or(0.0, |refused| refused.value());
+        let refused = match refused > 0.0 {
+            true => percent(refused, refused + own.value()),
+            false => "none".into(),
+        };
+        let (title, own) = (&load.title, own.short());
+        let _ = writeln!(text, "| {title} | {own} | {to_best} | {refused} |");
+    }
+    let (date, rounds) = (&results.date, results.rounds.len());
+    text + &format!(
+        "\n{date}, medians of {rounds} rounds; {}.\n",
+        results.machine
+    )
+}

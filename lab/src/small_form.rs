@@ -1,0 +1,65 @@
+//! Records how long `make lab` takes: the small form of all experiments in one command.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use surus_measure::Machine;
+
+use crate::experiment::Experiment;
+use crate::files::Places;
+use crate::rounds;
+
+/// The file of a directory of results.
+pub const FILE: &str = "small-form.json";
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SmallForm {
+    pub date: String,
+    pub revision: String,
+    machine: Machine,
+    /// By experiment. What an interruption made worthless is not counted.
+    seconds: BTreeMap<String, f64>,
+}
+
+impl SmallForm {
+    pub fn new(places: &Places, seconds: BTreeMap<String, f64>) -> SmallForm {
+        SmallForm {
+            date: rounds::today(),
+            revision: rounds::revision(places),
+            machine: Machine::this(),
+            seconds,
+        }
+    }
+
+    /// `None` if there is no file.
+    pub fn read(directory: &Path) -> anyhow::Result<Option<SmallForm>> {
+        let file = directory.join(FILE);
+        if !file.exists() {
+            return Ok(None);
+        }
+        let text = std::fs::read_to_string(&file);
+        let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+        let found = serde_json::from_str(&text);
+        found.with_context(|| format!("{} does not say how long a run took", file.display()))
+    }
+
+    pub fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        let file = directory.join(FILE);
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("all took {:.1} min: {}", self.minutes(), file.display());
+        Ok(())
+    }
+
+    pub fn minutes(&self) -> f64 {
+        self.seconds.values().sum::<f64>() / 60.0
+    }
+
+    /// Whether it was a run of all experiments.
+    pub fn has_all(&self, experiments: &[Experiment]) -> bool {
+        let mut all = experiments.iter();
+        all.all(|experiment| self.seconds.contains_key(&experiment.name))
+    }
+}
