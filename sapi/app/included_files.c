@@ -2,6 +2,8 @@
  * such a file would return true in the next request, instead of the value. */
 #include "app/included_files.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <php.h>
@@ -31,8 +33,6 @@ static bool find_declaring(HashTable *declaring)
 	for (uint32_t i = before.classes; i < classes->nNumUsed; i++) {
 		const zval *slot = &classes->arData[i].val;
 		const zend_class_entry *class = Z_TYPE_P(slot) == IS_UNDEF ? NULL : Z_PTR_P(slot);
-		/* An alias does not tell which file has made it, and cannot be made twice. */
-		are_known &= Z_TYPE_P(slot) != IS_ALIAS_PTR;
 		if (class && class->type == ZEND_USER_CLASS) {
 			are_known &= add(declaring, class->info.user.filename);
 		}
@@ -45,6 +45,27 @@ static bool find_declaring(HashTable *declaring)
 		}
 	}
 	return are_known;
+}
+
+/* Whether the file makes an alias of a class, which cannot be made twice and does not tell its
+ * file. Also if the file cannot be read, or is too long. */
+static bool may_make_alias(const char *path)
+{
+	enum { LONGEST = 256 * 1024 };
+	FILE *file = fopen(path, "re");
+	char *text = file ? malloc(LONGEST) : NULL;
+	size_t len = text ? fread(text, 1, LONGEST - 1, file) : LONGEST - 1;
+	bool may = len == LONGEST - 1;
+
+	if (!may) {
+		text[len] = '\0';
+		may = strcasestr(text, "class_alias");
+	}
+	free(text);
+	if (file) {
+		fclose(file);
+	}
+	return may;
 }
 
 static uint32_t count_holes(void)
@@ -75,7 +96,8 @@ void surus_included_files_forget(void)
 	if (find_declaring(&declaring)) {
 		for (uint32_t i = files->nNumUsed; i-- > before.files;) {
 			Bucket *file = files->arData + i;
-			if (Z_TYPE(file->val) != IS_UNDEF && !zend_hash_exists(&declaring, file->key)) {
+			if (Z_TYPE(file->val) != IS_UNDEF && !zend_hash_exists(&declaring, file->key) &&
+			        !may_make_alias(ZSTR_VAL(file->key))) {
 				zend_hash_del_bucket(files, file);
 			}
 		}
