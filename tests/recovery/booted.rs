@@ -1,6 +1,5 @@
 //! Tests failures of booted applications on `rewind`, and on `fork` where it behaves alike.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 

@@ -13,8 +13,8 @@ use crate::observe::system::{self, Memory};
 /// In this time, a maximum that is not reached again halves.
 const HALF_LIFE: Duration = Duration::from_secs(300);
 
-/// Sweeps under load until the pool trusts what it has measured.
-const TRUSTED_AFTER: u32 = 100;
+/// Sweeps under load, and ended requests, until the pool trusts what it has measured.
+const TRUSTED_AFTER: (u32, u64) = (100, 16);
 
 /// What a worker counts as at least until then: PHP's default `memory_limit`.
 const ASSUMED: u64 = 128 << 20;
@@ -77,6 +77,8 @@ pub struct PoolMemory {
     shared: u64,
     /// Sweeps that have read sizes.
     sweeps: u32,
+    /// What they have read is trusted.
+    is_trusted: bool,
     /// The place of the worker that is read next.
     next: usize,
     /// What [`system::oom_kills`] was when the pool grew, or lost a worker, for the last time.
@@ -91,6 +93,7 @@ impl PoolMemory {
             largest: FallingMaximum::default(),
             shared: 0,
             sweeps: 0,
+            is_trusted: false,
             next: 0,
             oom_kills: system::oom_kills(),
         }
@@ -111,16 +114,17 @@ impl PoolMemory {
         self.largest.observe(now, bytes);
     }
 
-    /// Records a sweep that has read sizes.
-    pub fn has_swept(&mut self) {
+    /// Records a sweep that has read sizes, when this many requests had ended.
+    pub fn has_swept(&mut self, ended: u64) {
         self.sweeps = self.sweeps.saturating_add(1);
+        self.is_trusted |= self.sweeps >= TRUSTED_AFTER.0 && ended >= TRUSTED_AFTER.1;
     }
 
     /// How large a worker may become.
     fn expected(&self, now: Instant) -> u64 {
-        let assumed = match self.sweeps < TRUSTED_AFTER {
-            true => ASSUMED,
-            false => 0,
+        let assumed = match self.is_trusted {
+            true => 0,
+            false => ASSUMED,
         };
         self.largest.at(now).max(assumed)
     }
@@ -210,7 +214,7 @@ mod tests {
     fn known(now: Instant, mib: u64) -> PoolMemory {
         let mut pool = PoolMemory::new();
         pool.observe(now, &mut WorkerSize::default(), mib * MIB);
-        (0..TRUSTED_AFTER).for_each(|_| pool.has_swept());
+        (0..TRUSTED_AFTER.0).for_each(|_| pool.has_swept(TRUSTED_AFTER.1));
         pool
     }
 
@@ -236,7 +240,10 @@ mod tests {
         // 1024 MiB without a sixteenth.
         assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 7);
         all.clear();
-        (0..TRUSTED_AFTER).for_each(|_| pool.has_swept());
+        (0..TRUSTED_AFTER.0).for_each(|_| pool.has_swept(TRUSTED_AFTER.1 - 1));
+        assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 7);
+        all.clear();
+        pool.has_swept(TRUSTED_AFTER.1);
         assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 99);
         pool.observe(now, &mut worker, 200 * MIB);
         all.clear();

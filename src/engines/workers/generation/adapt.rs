@@ -184,7 +184,7 @@ impl GenerationState {
             }
         }
         if has_read {
-            memory.has_swept();
+            memory.has_swept(self.in_flight.ended());
         }
         let unused = workers
             .iter()

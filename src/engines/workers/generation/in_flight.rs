@@ -230,6 +230,13 @@ impl InFlightRequests {
         Some(Key { request, ticket })
     }
 
+    /// How many events have ended.
+    pub fn ended(&self) -> u64 {
+        let table = self.lock();
+        let in_flight = table.slots.len().saturating_sub(table.free.len() + 1);
+        table.number.saturating_sub(in_flight as u64)
+    }
+
     /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
         let table = self.lock();
