@@ -19,7 +19,7 @@ pub struct SmallForm {
     pub date: String,
     pub revision: String,
     machine: Machine,
-    /// By experiment. What an interruption made worthless is not counted.
+    /// By experiment. Interrupted rounds are not counted.
     seconds: BTreeMap<String, f64>,
 }
 

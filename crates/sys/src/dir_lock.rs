@@ -1,7 +1,8 @@
-//! Locks a directory until the process exits, in whatever way.
+//! Locks a directory, or an open file, until the process exits, in whatever way.
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
@@ -19,6 +20,16 @@ pub fn lock(directory: &Path) -> io::Result<DirLock> {
         .map_err(|(_, errno)| errno.into())
 }
 
+/// Takes an open file's lock (flock(2)), which ends when all descriptors of this open file are
+/// closed, also in forked processes. Never blocks: [`io::ErrorKind::WouldBlock`] if it is locked.
+pub fn lock_file(file: &File) -> io::Result<()> {
+    // SAFETY: flock(2) takes no pointers, and the descriptor is open.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -32,5 +43,20 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         drop(held);
         lock(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn file_is_locked_until_its_last_descriptor_is_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let held = File::create(&path).unwrap();
+        lock_file(&held).unwrap();
+        let copy = held.try_clone().unwrap();
+        drop(held);
+        let other = File::open(&path).unwrap();
+        let refused = lock_file(&other).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        drop(copy);
+        lock_file(&other).unwrap();
     }
 }

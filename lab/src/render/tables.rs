@@ -31,7 +31,7 @@ pub fn load(
         .iter()
         .flat_map(|companion| companion.numbers.keys())
         .collect();
-    // In the order of the measured columns. What is none of them comes last.
+    // In the order of the measured columns. Other keys come last.
     let mut theirs: Vec<_> = theirs.into_iter().collect();
     theirs.sort_by_key(|key| {
         let mut columns = experiment.columns.iter();

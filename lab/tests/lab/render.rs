@@ -253,7 +253,7 @@ fn page_of_one_experiment_has_a_contestant_under_all_loads() {
 #[test]
 fn goals_have_their_measurement_their_verdict_and_their_bound() {
     let tiny = rendered_with_generator(20.0);
-    // What the run has recorded.
+    // The record of the run.
     let file = "docs/results/small-form.json";
     let mut small: serde_json::Value = serde_json::from_str(&tiny.read(file)).unwrap();
     assert!(small["seconds"]["tiny"].as_f64().unwrap() > 0.0, "{small}");

@@ -161,7 +161,7 @@ fn open_deaths(project: &Path, config: &Config) -> anyhow::Result<File> {
     options.read(true).write(true).create(true).truncate(false);
     let file = options.mode(0o600).open(&path);
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-    let locked = file.try_lock();
+    let locked = surus_sys::dir_lock::lock_file(&file);
     locked.with_context(|| format!("another surus uses {}", path.display()))?;
     Ok(file)
 }
