@@ -15,7 +15,7 @@ use crate::published::Table;
 use crate::results::Results;
 use crate::small_form::SmallForm;
 use crate::words::Words;
-use crate::{documents, history, interrupt, render, rounds, starting};
+use crate::{document, documents, history, interrupt, render, rounds, starting};
 
 /// Measure Surus and others in rounds that take turns, and publish the numbers
 #[derive(Debug, Parser)]
@@ -229,7 +229,8 @@ fn run_all(places: &Places, run: &LabRun, results: &Path) -> anyhow::Result<()> 
     }
     let seconds = batch.end();
     if size == Size::Small && run.names.names.is_empty() {
-        SmallForm::new(places, seconds).write(&to)?;
+        let small = SmallForm::new(rounds::today(), rounds::revision(places), seconds);
+        small.write(&to)?;
     }
     write_documents(places, &to)
 }
@@ -241,11 +242,11 @@ fn write_pages(places: &Places, experiment: &Experiment, directory: &Path) -> an
         let command = experiment.command(Size::Full);
         eprintln!("  {}: not run yet; `{command}` runs it", experiment.name);
     }
-    documents::write(pages)
+    document::write(pages)
 }
 
 fn write_documents(places: &Places, directory: &Path) -> anyhow::Result<()> {
-    documents::write(documents::quoting(places, &all(places)?, directory)?)
+    document::write(documents::quoting(places, &all(places)?, directory)?)
 }
 
 fn ensure_surus(places: &Places) -> anyhow::Result<()> {

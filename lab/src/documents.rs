@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use surus_measure::{MARK, Measured};
 
 use crate::chart;
+use crate::document::Document;
 use crate::excerpt;
 use crate::experiment::{Experiment, Load, Readme};
 use crate::files::Places;
@@ -17,25 +18,6 @@ use crate::length::Size;
 use crate::quantity::Quantity;
 use crate::render::{self, newest_results};
 use crate::results::Results;
-
-/// A file that is made from results.
-pub struct Document {
-    pub file: PathBuf,
-    pub text: String,
-}
-
-/// Writes documents that have changed, and names all.
-pub fn write(documents: Vec<Document>) -> anyhow::Result<()> {
-    for document in documents {
-        let file = document.file.display();
-        if !document.is_current() {
-            std::fs::write(&document.file, &document.text)
-                .with_context(|| format!("cannot write {file}"))?;
-        }
-        eprintln!("  {file}");
-    }
-    Ok(())
-}
 
 /// Refuses a document that differs from what would be written. Without the history, says that this
 /// was not checked, because pages of earlier runs have words from there.
@@ -56,12 +38,6 @@ pub fn check(places: &Places, experiments: &[Experiment], directory: &Path) -> a
         );
     }
     Ok(())
-}
-
-impl Document {
-    fn is_current(&self) -> bool {
-        std::fs::read_to_string(&self.file).is_ok_and(|text| text == self.text)
-    }
 }
 
 /// The documents that quote results in `directory`. One without the comments stays as it is.

@@ -9,6 +9,7 @@ mod captions;
 mod chart;
 mod commands;
 mod contestant;
+mod document;
 mod documents;
 mod excerpt;
 mod experiment;
@@ -32,6 +33,7 @@ mod rounds;
 mod server;
 mod small_form;
 mod starting;
+mod wording;
 mod words;
 
 use clap::Parser;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use surus_measure::{BarNumbers, Bars, MARK, Report};
 
-use crate::documents::Document;
+use crate::document::Document;
 use crate::experiment::Experiment;
 use crate::files::Places;
 use crate::history::Exceptions;

@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 use surus_measure::Machine;
 
 use crate::experiment::Experiment;
-use crate::files::Places;
-use crate::rounds;
 
 /// The file of a directory of results.
 pub const FILE: &str = "small-form.json";
@@ -24,10 +22,10 @@ pub struct SmallForm {
 }
 
 impl SmallForm {
-    pub fn new(places: &Places, seconds: BTreeMap<String, f64>) -> SmallForm {
+    pub fn new(date: String, revision: String, seconds: BTreeMap<String, f64>) -> SmallForm {
         SmallForm {
-            date: rounds::today(),
-            revision: rounds::revision(places),
+            date,
+            revision,
             machine: Machine::this(),
             seconds,
         }
