@@ -154,6 +154,15 @@ impl Reservation {
         Reservation { budget, bytes: 0 }
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes over what another one of the same budget has taken.
+    pub fn join(&mut self, mut other: Reservation) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
     /// Takes more bytes if they fit.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
         let budget = self.budget;
@@ -244,13 +253,10 @@ impl HeldMemory {
 
 /// Charges bytes: they keep their part of [`MEMORY`] until the last reference to them is dropped.
 pub fn charge(bytes: Bytes, taken: Reservation) -> Bytes {
-    match bytes.is_empty() {
-        true => bytes,
-        false => Bytes::from_owner(Charged {
-            bytes,
-            _taken: taken,
-        }),
-    }
+    Bytes::from_owner(Charged {
+        bytes,
+        _taken: taken,
+    })
 }
 
 /// Charges bytes if they fit into [`MEMORY`].

@@ -164,14 +164,15 @@ pub type Response = http::Response<ResponseBody>;
 
 /// How a front end sends `103 Early Hints` before the response.
 pub trait EarlyHints: Send + Sync {
-    /// Sends the `Link` headers among `headers`. They are dropped if the connection cannot send
-    /// them.
-    fn send(&self, headers: &HeaderMap);
+    /// Sends the `Link` headers among `headers`. False if they are dropped, because too many wait
+    /// for the client or the response has begun.
+    fn send(&self, headers: &HeaderMap) -> bool;
 }
 
 impl<F: Fn(&HeaderMap) + Send + Sync> EarlyHints for F {
-    fn send(&self, headers: &HeaderMap) {
+    fn send(&self, headers: &HeaderMap) -> bool {
         self(headers);
+        true
     }
 }
 

@@ -10,4 +10,5 @@ mod slow_disk;
 mod stalled;
 mod stalled_http3;
 mod tight;
+mod unread_http1;
 mod unread_http2;

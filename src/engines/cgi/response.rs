@@ -5,6 +5,8 @@ use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use hyper::ext::ReasonPhrase;
 
+use crate::budget::SMALL;
+
 /// The parsed header block.
 #[derive(Debug)]
 pub struct CgiHead {
@@ -105,12 +107,14 @@ impl Block {
 }
 
 /// Parses a header block without its empty line. Returns lines that are invalid in an HTTP response
-/// separately, for the log. The values share the block's memory.
+/// separately, for the log. The values share the block's memory, unless it is large: HTTP/2 keeps
+/// single values in its compression table.
 pub fn parse(block: &Bytes) -> Result<(CgiHead, Vec<String>), String> {
+    let capacity = memchr::memchr_iter(b'\n', block).count().min(MAX_LINES) + 2;
     let mut head = CgiHead {
         status: StatusCode::OK,
         reason: None,
-        headers: HeaderMap::with_capacity((block.len() / 32 + 2).min(MAX_LINES)),
+        headers: HeaderMap::with_capacity(capacity),
     };
     let mut rejected = RejectedLines::default();
     let mut lines = 0;
@@ -134,7 +138,10 @@ pub fn parse(block: &Bytes) -> Result<(CgiHead, Vec<String>), String> {
             (head.status, head.reason) = parse_status(value)?;
             continue;
         }
-        let value = HeaderValue::from_maybe_shared(block.slice_ref(value));
+        let value = match block.len() > SMALL {
+            true => HeaderValue::from_bytes(value),
+            false => HeaderValue::from_maybe_shared(block.slice_ref(value)),
+        };
         match (HeaderName::from_bytes(name), value) {
             (Ok(name), Ok(value)) => {
                 head.headers.append(name, value);
@@ -265,16 +272,32 @@ mod tests {
         assert!(rejected.iter().all(|line| line.len() == MAX_REJECTED_LEN));
     }
 
-    #[test]
-    fn header_block_does_not_keep_the_memory_in_which_it_arrived() {
+    /// Bytes that say by their owner's count whether something keeps them.
+    fn arrived(bytes: &[u8]) -> (std::sync::Arc<[u8]>, Bytes) {
         struct Arrived(std::sync::Arc<[u8]>);
         impl AsRef<[u8]> for Arrived {
             fn as_ref(&self) -> &[u8] {
                 &self.0
             }
         }
-        let memory = std::sync::Arc::from(&b"A: b\r\n\r\nbody"[..]);
+        let memory = std::sync::Arc::from(bytes);
         let piece = Bytes::from_owner(Arrived(std::sync::Arc::clone(&memory)));
+        (memory, piece)
+    }
+
+    #[test]
+    fn value_does_not_keep_a_large_block() {
+        let large = format!("A: b\r\nX: {}\r\n", "x".repeat(SMALL));
+        let (memory, block) = arrived(large.as_bytes());
+        let (head, _) = parse(&block).unwrap();
+        drop(block);
+        assert_eq!(head.headers["a"], "b");
+        assert_eq!(std::sync::Arc::strong_count(&memory), 1);
+    }
+
+    #[test]
+    fn header_block_does_not_keep_the_memory_in_which_it_arrived() {
+        let (memory, piece) = arrived(b"A: b\r\n\r\nbody");
         let Split { block, rest } = Block::default().add(piece).unwrap().unwrap();
         assert_eq!(
             (block.trim_ascii(), &rest[..]),

@@ -1,9 +1,12 @@
 //! Measures the resident memory of a running `surus`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use crate::tls::metric;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -59,4 +62,22 @@ pub fn settles_at(pid: u32, bytes: u64) -> u64 {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Waits until the server of a project counts no more bytes of requests and responses.
+pub fn wait_for_release(dir: &Path) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while counted(dir) > 0 {
+        assert!(
+            Instant::now() < until,
+            "{} bytes stay counted",
+            counted(dir)
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The counted bytes of requests and responses of a project's server.
+pub fn counted(dir: &Path) -> u64 {
+    metric(dir, "surus_buffered_bytes{buffer=\"memory\"} ")
 }

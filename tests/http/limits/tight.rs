@@ -11,6 +11,7 @@ use crate::tls::metric;
 const PAGE: &str = "<?php
 if ($_SERVER['REQUEST_METHOD'] === 'POST') exit('got '.strlen(file_get_contents('php://input')));
 header('Content-Type: text/plain');
+if (isset($_GET['headers'])) exit(header('X: '.str_repeat('x', (int) $_GET['headers'])).'short');
 if (isset($_GET['small'])) exit(str_repeat('x', 20_000));
 if (isset($_GET['streams'])) {
     for ($n = 0; $n < 20; $n++) { echo str_repeat(chr(97 + $n), 10_000); flush(); usleep(2000); }
@@ -90,4 +91,17 @@ fn without_memory_and_disk_bodies_are_rejected_and_streams_wait_for_their_client
     surus.wait_for_log(|log| log.contains("http.buffer_memory"));
     assert!(refusals(dir.path(), "memory") > 0);
     assert!(refusals(dir.path(), "spool") > 0);
+}
+
+#[test]
+fn without_memory_long_headers_are_rejected_and_short_ones_sent() {
+    let (dir, surus) = serve(&[("SURUS_HTTP_BUFFER_MEMORY", "0")]);
+    let short = get_with(&surus.address, "/?headers=1000", "");
+    assert!(short.starts_with(b"HTTP/1.1 200 ") && short.ends_with(b"short"));
+    let long = get_with(&surus.address, "/?headers=9000", "");
+    assert!(long.starts_with(b"HTTP/1.1 503 "));
+    surus.wait_for_log(|log| log.contains("no memory for the headers of a response"));
+    assert!(refusals(dir.path(), "memory") > 0);
+    let failed = "surus_requests_total{engine=\"classic\",outcome=\"5xx\"} ";
+    assert_eq!(metric(dir.path(), failed), 1);
 }

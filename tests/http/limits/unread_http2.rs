@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use futures_util::future::join_all;
+use h2::client::{ResponseFuture, SendRequest};
+use http::{Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::memory::{MIB, Sampler};
+use super::memory::{MIB, Sampler, counted, wait_for_release};
 use crate::common::Surus;
 use crate::tls::metric;
 
@@ -45,17 +47,34 @@ async fn link(server: String, is_cut: Arc<AtomicBool>) -> TcpStream {
     client
 }
 
-const PAGE: &str = "<?php
+const PAGE: &str = "
 header('Content-Type: image/x-any');
-echo str_repeat('x', 300_000);
-error_log('page served');";
+echo str_repeat('x', 300_000);";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unread_responses_stay_within_the_budget() {
+/// Clients that have asked for a page on all streams, and have read nothing of it.
+struct Unread {
+    dir: tempfile::TempDir,
+    _surus: Surus,
+    sampler: Sampler,
+    is_cut: Arc<AtomicBool>,
+    clients: Vec<SendRequest<Bytes>>,
+    waiting: Vec<ResponseFuture>,
+}
+
+async fn request(client: &mut SendRequest<Bytes>, path: &str) -> ResponseFuture {
+    std::future::poll_fn(|cx| client.poll_ready(cx))
+        .await
+        .unwrap();
+    let request = Request::get(format!("http://a/{path}")).body(()).unwrap();
+    client.send_request(request, true).unwrap().0
+}
+
+async fn unread(page: &str) -> Unread {
     let dir = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), open).unwrap();
-    std::fs::write(dir.path().join("page.php"), PAGE).unwrap();
+    let page = format!("<?php {page} error_log('page served');");
+    std::fs::write(dir.path().join("page.php"), page).unwrap();
     let settings = [
         ("SURUS_ACCESS_LOG_FORMAT", "off"),
         ("SURUS_ENGINE_WORKERS", "2"),
@@ -73,37 +92,52 @@ async fn unread_responses_stay_within_the_budget() {
         let mut builder = h2::client::Builder::new();
         builder
             .initial_window_size(1 << 20)
-            .initial_connection_window_size(1 << 30);
-        let (mut requests, connection) = builder.handshake::<_, Bytes>(socket).await.unwrap();
+            .initial_connection_window_size(1 << 30)
+            .max_header_list_size(1 << 20);
+        let (mut client, connection) = builder.handshake::<_, Bytes>(socket).await.unwrap();
         tokio::spawn(connection);
-        let first = Request::get("http://a/none.txt").body(()).unwrap();
-        let first = requests.send_request(first, true).unwrap().0.await.unwrap();
+        let first = request(&mut client, "none.txt").await.await.unwrap();
         assert_eq!(first.status(), 404);
-        clients.push(requests);
+        clients.push(client);
     }
     let sampler = Sampler::start(surus.front());
     is_cut.store(true, Ordering::Relaxed);
     let mut waiting = Vec::new();
-    for requests in &mut clients {
+    for client in &mut clients {
         for _ in 0..STREAMS {
-            std::future::poll_fn(|cx| requests.poll_ready(cx))
-                .await
-                .unwrap();
-            let request = Request::get("http://a/page.php").body(()).unwrap();
-            waiting.push(requests.send_request(request, true).unwrap().0);
+            waiting.push(request(client, "page.php").await);
         }
     }
     surus.wait_for_log(|log| log.matches("page served").count() >= CONNECTIONS * STREAMS);
-    let counted = || metric(dir.path(), "surus_buffered_bytes{buffer=\"memory\"} ");
-    let (mut before, mut same) = (0, 0);
-    // Until every stream has as much as it may.
-    while same < 10 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let now = counted();
-        same = if now == before { same + 1 } else { 0 };
-        before = now;
+    Unread {
+        dir,
+        _surus: surus,
+        sampler,
+        is_cut,
+        clients,
+        waiting,
     }
-    let (counted, grown) = (counted(), sampler.peak());
+}
+
+impl Unread {
+    /// The counted bytes once every stream has as much as it may.
+    async fn settled(&self) -> u64 {
+        let (mut before, mut same) = (0, 0);
+        while same < 10 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let now = counted(self.dir.path());
+            same = if now == before { same + 1 } else { 0 };
+            before = now;
+        }
+        before
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_responses_stay_within_the_budget() {
+    let unread = unread(PAGE).await;
+    let counted = unread.settled().await;
+    let grown = unread.sampler.peak();
     eprintln!(
         "grew by {} MiB, of which {} MiB are counted",
         grown / MIB,
@@ -114,5 +148,49 @@ async fn unread_responses_stay_within_the_budget() {
         counted < 8 * MIB + (CONNECTIONS * STREAMS) as u64 * (20 << 10),
         "{counted}"
     );
-    drop((waiting, clients));
+}
+
+const LONG: &str = "header('X: '.str_repeat('x', 200_000));";
+const MANY: &str = "for ($n = 0; $n < 900; $n++) header(\"X-$n: \".str_repeat('x', 200));";
+const HINTS: &str = "
+header('Link: </'.str_repeat('x', 15_000).'>');
+for ($n = 0; $n < 4; $n++) headers_send(103);
+header_remove('Link');";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_headers_and_hints_stay_within_the_budget() {
+    for page in [LONG, MANY, HINTS] {
+        let mut unread = unread(page).await;
+        let counted = unread.settled().await;
+        let grown = unread.sampler.peak() / MIB;
+        eprintln!("grew by {grown} MiB, of which {counted} bytes are counted");
+        // The budget, and what each of 960 streams costs otherwise.
+        assert!(grown < 8 + 40, "grew by {grown} MiB");
+        assert!((4 * MIB..10 * MIB).contains(&counted), "{counted}");
+        let refusals = "surus_buffer_refusals_total{buffer=\"memory\"} ";
+        assert!(metric(unread.dir.path(), refusals) > 0);
+        // The links look again when their clients send something.
+        unread.is_cut.store(false, Ordering::Relaxed);
+        for client in &mut unread.clients {
+            let path = "none.txt";
+            unread.waiting.push(request(client, path).await);
+        }
+        let responses = join_all(std::mem::take(&mut unread.waiting)).await;
+        let count = |status| {
+            let statuses = responses.iter().map(|one| one.as_ref().unwrap().status());
+            statuses.filter(|one| *one == status).count()
+        };
+        let (fine, refused) = (
+            count(StatusCode::OK),
+            count(StatusCode::SERVICE_UNAVAILABLE),
+        );
+        eprintln!("{fine} pages, {refused} refused");
+        assert_eq!(fine + refused, CONNECTIONS * STREAMS);
+        // Hints are left out, and their pages sent.
+        assert!(
+            fine > 20 && (refused > 0) == (page != HINTS),
+            "{fine} {refused}"
+        );
+        wait_for_release(unread.dir.path());
+    }
 }

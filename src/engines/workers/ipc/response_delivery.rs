@@ -213,8 +213,10 @@ impl Outbox {
             .in_flight
             .with(key, |slot| slot.hints.as_ref()?.upgrade())
             .flatten();
-        if let (Some(hints), Ok((head, _))) = (hints, response::parse(block)) {
-            hints.send(&head.headers);
+        if let (Some(hints), Ok((head, _))) = (hints, response::parse(block))
+            && !hints.send(&head.headers)
+        {
+            self.shared.metrics.early_hints_dropped.inc();
         }
     }
 }

@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use h2::server::{self, Handshake, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{self, HeaderMap};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
@@ -21,12 +21,11 @@ use tracing::debug;
 
 use super::multiplexed::{OutgoingResponse, expects_continue, informational, links, outgoing};
 use crate::app::forwarded::Peer;
-use crate::budget::{MEMORY, Reservation};
+use crate::budget::{MEMORY, Reservation, charge};
 use crate::event::EarlyHints;
 use crate::fronts::http::Settings;
 use crate::fronts::http::request::Service;
 use crate::fronts::http::request::response_body::TrackedBody;
-use crate::fronts::http::request::response_memory;
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::io::Io;
 
@@ -155,7 +154,7 @@ impl Future for H2Connection {
 /// The way to send a response, until it begins.
 struct H2Reply {
     way: Mutex<Option<SendResponse<Bytes>>>,
-    /// The memory of early hints, which h2 keeps until the client reads them.
+    /// The memory of early hints, until the response begins.
     hints: Mutex<Reservation>,
 }
 
@@ -164,13 +163,21 @@ impl H2Reply {
         self.way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends an informational response.
-    fn inform(&self, status: StatusCode, headers: HeaderMap) {
-        if let Some(reply) = &mut *self.lock()
-            && let Err(error) = reply.send_informational(informational(status, headers))
-        {
+    fn hints(&self) -> MutexGuard<'_, Reservation> {
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends an informational response, unless the response has begun.
+    fn inform(&self, status: StatusCode, headers: HeaderMap) -> bool {
+        let mut way = self.lock();
+        let Some(reply) = &mut *way else {
+            return false;
+        };
+        let sent = reply.send_informational(informational(status, headers));
+        if let Err(error) = &sent {
             debug!(%error, status = status.as_u16(), "informational response omitted");
         }
+        sent.is_ok()
     }
 
     /// None if the client has reset the request or disconnected.
@@ -190,14 +197,9 @@ impl H2Reply {
 }
 
 impl EarlyHints for H2Reply {
-    fn send(&self, headers: &HeaderMap) {
-        let (links, size) = links(headers);
-        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        if !hints.try_grow(size) {
-            return;
-        }
-        drop(hints);
-        self.inform(StatusCode::EARLY_HINTS, links);
+    fn send(&self, headers: &HeaderMap) -> bool {
+        let links = links(headers, &mut self.hints());
+        links.is_some_and(|links| self.inform(StatusCode::EARLY_HINTS, links))
     }
 }
 
@@ -206,17 +208,41 @@ async fn send(
     is_head: bool,
     reply: &H2Reply,
 ) -> Result<(), h2::Error> {
-    let _headers = response_memory::headers(&response);
-    let OutgoingResponse { head, body } = outgoing(response, is_head);
-    let Some(mut reply) = reply.lock().take() else {
+    let OutgoingResponse {
+        mut head,
+        mut taken,
+        body,
+    } = outgoing(response, is_head);
+    let Some(mut way) = reply.lock().take() else {
         return Ok(());
     };
-    let mut stream = reply
+    // h2 writes the hints before the header section.
+    let hints = std::mem::replace(&mut *reply.hints(), Reservation::none(&MEMORY));
+    taken.join(hints);
+    keep_until_written(head.headers_mut(), taken);
+    let mut stream = way
         .send_response(head, body.is_none())
-        .inspect_err(|_| reply.send_reset(Reason::INTERNAL_ERROR))?;
+        .inspect_err(|_| way.send_reset(Reason::INTERNAL_ERROR))?;
     match body {
         None => Ok(()),
         Some(mut body) => send_body(&mut body, &mut stream).await,
+    }
+}
+
+/// Makes one of the values hold what the header section has taken: h2 drops them when it writes
+/// them. It keeps values in its compression table (HPACK), except lengths and sensitive ones.
+fn keep_until_written(headers: &mut HeaderMap, taken: Reservation) {
+    let name = match headers.contains_key(header::CONTENT_LENGTH) {
+        true => header::CONTENT_LENGTH,
+        false => header::DATE,
+    };
+    let Some(value) = headers.get_mut(name) else {
+        return;
+    };
+    let bytes = Bytes::copy_from_slice(value.as_bytes());
+    if let Ok(mut holder) = HeaderValue::from_maybe_shared(charge(bytes, taken)) {
+        holder.set_sensitive(true);
+        *value = holder;
     }
 }
 

@@ -8,6 +8,7 @@ mod multiplexed;
 mod parse_error;
 mod protocol;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -137,7 +138,13 @@ pub(super) async fn serve(
     let answer = service_fn(|request: Request<Incoming>| {
         let hints = (request.version() == Version::HTTP_11).then(|| Arc::downgrade(&shared) as _);
         let service = service.clone();
-        service.answer(request, &peer, shared.context.clone(), hints)
+        let answered = service.answer(request, &peer, shared.context.clone(), hints);
+        let shared = shared.clone();
+        async move {
+            let mut response = answered.await?;
+            shared.keep_until_written(response.body_mut().take_headers());
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut connection = Box::pin(ServerConnection::new(
         io,

@@ -6,18 +6,21 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
 
+use crate::budget::Reservation;
 use crate::fronts::http::request::response_body::TrackedBody;
 
 /// A response's header section as it is sent, and the body that follows.
 pub struct OutgoingResponse {
     pub head: Response<()>,
+    /// The memory of the header section, to keep until that is written.
+    pub taken: Reservation,
     /// None if nothing follows.
     pub body: Option<TrackedBody>,
 }
 
 /// Completes the header section: HTTP/1 has hyper for that.
 pub fn outgoing(response: Response<TrackedBody>, is_head: bool) -> OutgoingResponse {
-    let (mut head, body) = response.into_parts();
+    let (mut head, mut body) = response.into_parts();
     let is_empty = body.is_end_stream();
     let has_none = matches!(
         head.status,
@@ -41,19 +44,27 @@ pub fn outgoing(response: Response<TrackedBody>, is_head: bool) -> OutgoingRespo
     head.extensions.clear();
     OutgoingResponse {
         head: Response::from_parts(head, ()),
+        taken: body.take_headers(),
         body: (!is_empty && !is_head && !has_none).then_some(body),
     }
 }
 
-/// The headers of early hints, and their approximate memory.
-pub fn links(headers: &HeaderMap) -> (HeaderMap, u64) {
-    let mut links = HeaderMap::new();
-    let mut size = 0;
-    for value in headers.get_all(header::LINK) {
-        size += value.len() as u64 + 256;
-        links.append(header::LINK, value.clone());
-    }
-    (links, size)
+/// Bytes of early hints of a request that may wait for its client.
+const MAX_HINTS: u64 = 64 << 10;
+
+/// The headers of early hints, if there is memory for them besides the hints before.
+pub fn links(headers: &HeaderMap, taken: &mut Reservation) -> Option<HeaderMap> {
+    let links = headers.get_all(header::LINK);
+    let lengths = links.iter().map(|value| value.len() as u64 + 256);
+    let size = 256 + lengths.sum::<u64>();
+    let fits = taken.bytes().saturating_add(size) <= MAX_HINTS;
+    (fits && taken.try_grow(size)).then(|| {
+        // Copies: values share the block in which they arrived.
+        let copies = links
+            .iter()
+            .filter_map(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
+        copies.map(|value| (header::LINK, value)).collect()
+    })
 }
 
 /// An informational response.

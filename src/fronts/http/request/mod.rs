@@ -188,7 +188,7 @@ impl Service {
                     }
                 }
             };
-            let (outcome, mut response) = match result {
+            let (mut outcome, mut response) = match result {
                 Ok(response) => (class(response.status()), response),
                 Err(problem) => {
                     // With HTTP/2, the connection's other requests must not wait.
@@ -203,7 +203,9 @@ impl Service {
                 response = application.dress(view, response);
             }
             headers.apply(response.headers_mut());
-            response = fit(response, is_head);
+            let status = response.status();
+            let (response, taken) = response_memory::headers(response);
+            let mut response = fit(response, is_head);
             if is_page && let Some(live) = &self.live_reload {
                 response = live.extend(response);
             }
@@ -239,12 +241,15 @@ impl Service {
                     *response.version_mut() = Version::HTTP_10;
                 }
             }
+            if response.status() != status {
+                outcome = class(response.status());
+            }
             let took = guard.began.elapsed();
             self.accounting
                 .metrics
                 .answered(guard.engine, outcome, took);
             guard.responds(response.status(), response.headers(), took);
-            Ok(response.map(|body| TrackedBody::new(body, guard)))
+            Ok(response.map(|body| TrackedBody::new(taken, body, guard)))
         }
     }
 

@@ -16,6 +16,7 @@ use super::access_log::kept::BegunRequest;
 use super::access_log::{AccessLogEntry, LoggedHead};
 use super::accounting::Accounting;
 use crate::app::STATIC;
+use crate::budget::{MEMORY, Reservation};
 use crate::event::{Failure, ResponseBody};
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::timeouts::WriteStall;
@@ -24,6 +25,8 @@ use crate::observe::traces::Trace;
 
 /// A response body that ends its request when dropped.
 pub struct TrackedBody {
+    /// The memory of the header section.
+    headers: Reservation,
     body: ResponseBody,
     /// The failure that truncates the body here.
     failure: Option<Failure>,
@@ -31,12 +34,18 @@ pub struct TrackedBody {
 }
 
 impl TrackedBody {
-    pub fn new(body: ResponseBody, guard: RequestGuard) -> TrackedBody {
+    pub fn new(headers: Reservation, body: ResponseBody, guard: RequestGuard) -> TrackedBody {
         TrackedBody {
+            headers,
             body,
             failure: None,
             guard,
         }
+    }
+
+    /// Takes what the header section has taken of the memory. Keep it until that is written.
+    pub fn take_headers(&mut self) -> Reservation {
+        std::mem::replace(&mut self.headers, Reservation::none(&MEMORY))
     }
 
     /// The client does not take this response, on a connection with other requests.

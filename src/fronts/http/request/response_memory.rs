@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::{StatusCode, header};
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use tracing::warn;
@@ -75,10 +76,7 @@ pub async fn spool(
                 warn!(%error, "no memory or disk space for a response (http.buffer_memory, \
                     http.temp_dir): 503");
             }
-            plain(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "no room for the response; too many responses wait for their clients",
-            )
+            no_room()
         }
     }
 }
@@ -107,10 +105,41 @@ fn file_body(file: Arc<TempFile>, length: u64) -> ResponseBody {
     ResponseBody::stream(StreamBody::new(pieces))
 }
 
-/// Counts a response's headers.
-pub fn headers<B>(response: &http::Response<B>) -> Reservation {
-    let length = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
-        name.as_str().len() + value.len() + 64
-    };
-    MEMORY.take(response.headers().iter().map(length).sum::<usize>() as u64)
+/// What a header costs besides its bytes: its entry, and the allocations of name and value.
+const PER_HEADER: usize = 160;
+
+/// A header section of this size is not refused: pages have such ones, and a stream may keep twice
+/// as much of a body.
+const SHORT: usize = 8 << 10;
+
+/// Counts a response's header section. One that is long, and for which there is no memory, becomes
+/// a 503.
+pub fn headers(response: Response) -> (Response, Reservation) {
+    let size = size(response.headers());
+    if size <= SHORT {
+        return (response, MEMORY.take(size as u64));
+    }
+    if let Some(taken) = MEMORY.try_take(size as u64) {
+        return (response, taken);
+    }
+    static REPORTED: RateLimit = RateLimit::new();
+    if REPORTED.is_time(std::time::Instant::now()) {
+        warn!("no memory for the headers of a response (http.buffer_memory): 503");
+    }
+    let response = no_room();
+    let taken = MEMORY.take(self::size(response.headers()) as u64);
+    (response, taken)
+}
+
+fn size(headers: &HeaderMap) -> usize {
+    let length =
+        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + PER_HEADER;
+    headers.iter().map(length).sum()
+}
+
+fn no_room() -> Response {
+    plain(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "no room for the response; too many responses wait for their clients",
+    )
 }

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,9 +15,12 @@ use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::budget::{MEMORY, Reservation};
 use crate::event::EarlyHints;
 
 use super::context::ConnectionContext;
+use super::early_hints;
+use super::early_hints::PendingHints;
 use super::file_queue::is_placeholder;
 use super::request_line::RequestLineEncoder;
 use super::socket::{Socket, poll_append};
@@ -66,8 +69,9 @@ pub struct ConnectionState {
     ended: AtomicBool,
     /// hyper has nothing buffered, so what is written now does not split a response.
     between_responses: AtomicBool,
-    /// The rest of early hints that the socket did not take; sent before anything else.
-    pending_hints: Mutex<Vec<u8>>,
+    /// The memory of the header section that hyper writes.
+    headers: Mutex<Reservation>,
+    pending_hints: Mutex<PendingHints>,
     /// Surus has answered 414, with a body of this many bytes.
     pub uri_too_long: OnceLock<u64>,
 }
@@ -88,7 +92,8 @@ impl Io {
             tls: OnceLock::new(),
             ended: AtomicBool::new(false),
             between_responses: AtomicBool::new(true),
-            pending_hints: Mutex::new(Vec::new()),
+            headers: Mutex::new(Reservation::none(&MEMORY)),
+            pending_hints: Mutex::new(PendingHints::NONE),
             uri_too_long: OnceLock::new(),
         };
         Io {
@@ -212,12 +217,8 @@ impl Io {
         let head = "HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-type: text/plain; \
             charset=utf-8";
         let response = format!("{head}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
-        let mut rest = self
-            .shared
-            .pending_hints
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        rest.extend_from_slice(response.as_bytes());
+        let mut pending = self.shared.pending_hints();
+        pending.rest.extend_from_slice(response.as_bytes());
         let _ = self.shared.uri_too_long.set(text.len() as u64);
     }
 
@@ -254,15 +255,15 @@ impl Io {
 
     /// Writes the rest of early hints.
     fn poll_pending_hints(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut rest = self
-            .shared
-            .pending_hints
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        while !rest.is_empty() {
-            let n = ready!(self.poll_write_parts(cx, &[IoSlice::new(&rest)]))?;
-            rest.drain(..n);
+        let mut pending = self.shared.pending_hints();
+        if pending.rest.is_empty() {
+            return Poll::Ready(Ok(()));
         }
+        while !pending.rest.is_empty() {
+            let n = ready!(self.poll_write_parts(cx, &[IoSlice::new(&pending.rest)]))?;
+            pending.rest.drain(..n);
+        }
+        *pending = PendingHints::NONE;
         Poll::Ready(Ok(()))
     }
 }
@@ -284,6 +285,24 @@ impl ConnectionState {
         match self.tls.get() {
             None => self.socket.poll_read(cx, to),
             Some(tls) => tls.poll_read(&self.socket, cx, to),
+        }
+    }
+
+    fn pending_hints(&self) -> MutexGuard<'_, PendingHints> {
+        self.pending_hints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the memory of a header section until hyper has written it.
+    pub fn keep_until_written(&self, headers: Reservation) {
+        *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = headers;
+    }
+
+    /// hyper has written everything.
+    fn all_written(&self) {
+        if !self.between_responses.swap(true, Ordering::AcqRel) {
+            self.keep_until_written(Reservation::none(&MEMORY));
         }
     }
 
@@ -323,41 +342,22 @@ impl ConnectionState {
     }
 }
 
-/// Bytes of early hints that may wait for a slow client.
-const MAX_HINTS: usize = 16 << 10;
-
 impl EarlyHints for ConnectionState {
-    /// Sends a `103 Early Hints` response (RFC 8297) over HTTP/1.1, which hyper cannot. Only
-    /// between responses: hints may be omitted, responses must not be damaged.
-    fn send(&self, headers: &HeaderMap) {
+    /// Sends early hints over HTTP/1.1, which hyper cannot. Only between responses: hints may be
+    /// omitted, responses must not be damaged.
+    fn send(&self, headers: &HeaderMap) -> bool {
         if !self.between_responses.load(Ordering::Acquire) {
-            return;
+            return false;
         }
-        let mut text = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
-        for value in headers.get_all(http::header::LINK) {
-            text.extend_from_slice(b"link: ");
-            text.extend_from_slice(value.as_bytes());
-            text.extend_from_slice(b"\r\n");
-        }
-        text.extend_from_slice(b"\r\n");
-        if text.len() > MAX_HINTS {
-            return;
-        }
-        if let Some(tls) = self.tls.get() {
-            let _ = tls.try_write(&self.socket, &text);
-            return;
-        }
-        let mut rest = self
-            .pending_hints
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        if !rest.is_empty() {
-            return;
-        }
-        if let Ok(n) = self.socket.try_write(&text)
-            && n < text.len()
-        {
-            rest.extend_from_slice(&text[n..]);
+        let Some(hints) = early_hints::response(headers) else {
+            return false;
+        };
+        match self.tls.get() {
+            Some(tls) => tls.try_write(&self.socket, &hints.0).is_ok(),
+            None => {
+                let write = |text: &[u8]| self.socket.try_write(text);
+                self.pending_hints().send(hints, write)
+            }
         }
     }
 }
@@ -465,7 +465,7 @@ impl AsyncWrite for Io {
             ready!(tls.poll_flush(&self.shared.socket, &self.shared.timers, cx))?;
         }
         // hyper flushes after it has written everything.
-        self.shared.between_responses.store(true, Ordering::Release);
+        self.shared.all_written();
         Poll::Ready(Ok(()))
     }
 

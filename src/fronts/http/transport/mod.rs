@@ -3,6 +3,7 @@
 
 mod chunk_extensions;
 pub(crate) mod context;
+mod early_hints;
 mod file_queue;
 pub(crate) mod io;
 pub(crate) mod quic;

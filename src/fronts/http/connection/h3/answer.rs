@@ -22,7 +22,6 @@ use crate::fronts::http::connection::multiplexed::{OutgoingResponse, outgoing};
 use crate::fronts::http::connection::parse_error;
 use crate::fronts::http::request::Service;
 use crate::fronts::http::request::response_body::TrackedBody;
-use crate::fronts::http::request::response_memory;
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::quic::streams::{self, ReceiveStream, SendStream};
 use crate::fronts::http::transport::quic::{Exchange, QuicTransport, Unfinished};
@@ -164,8 +163,11 @@ async fn send(
     sender: &mut Sender,
     exchange: &mut Exchange,
 ) -> Result<bool, AnswerError> {
-    let _headers = response_memory::headers(&response);
-    let OutgoingResponse { head, body } = outgoing(response, is_head);
+    let OutgoingResponse {
+        head,
+        taken: _taken,
+        body,
+    } = outgoing(response, is_head);
     sender.send_response(head).await?;
     if let Some(mut body) = body {
         loop {

@@ -30,21 +30,20 @@ impl H3Reply {
     }
 
     /// Sends an informational response, unless too many wait.
-    pub fn inform(&self, status: StatusCode, headers: HeaderMap) {
-        if self.tell.try_send(informational(status, headers)).is_err() {
+    pub fn inform(&self, status: StatusCode, headers: HeaderMap) -> bool {
+        let sent = self.tell.try_send(informational(status, headers));
+        if sent.is_err() {
             debug!(status = status.as_u16(), "informational response omitted");
         }
+        sent.is_ok()
     }
 }
 
 impl EarlyHints for H3Reply {
-    fn send(&self, headers: &HeaderMap) {
-        let (links, size) = links(headers);
+    fn send(&self, headers: &HeaderMap) -> bool {
         let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        if !hints.try_grow(size) {
-            return;
-        }
+        let links = links(headers, &mut hints);
         drop(hints);
-        self.inform(StatusCode::EARLY_HINTS, links);
+        links.is_some_and(|links| self.inform(StatusCode::EARLY_HINTS, links))
     }
 }
