@@ -321,9 +321,9 @@ mod tests {
             .unwrap();
         let mut processes = Processes::default();
         processes.started(child.id(), ChildKind::Server(0));
-        let stopped = process::pidfd(child.id()).unwrap();
-        let stop = ProcessSignal::Stop;
-        processes.signal(child.id(), stopped, stop).unwrap();
+        let mut stop = Command::new("kill");
+        stop.args(["-STOP", &child.id().to_string()]);
+        assert!(stop.status().unwrap().success());
         until(|| process::state(child.id()) == Some('T'));
         processes.end_all();
         reap_one(&mut processes);

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use h2::client::{ResponseFuture, SendRequest};
 use http::{Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::memory::{MIB, Sampler, counted, wait_for_release};
 use crate::common::Surus;
@@ -25,7 +25,10 @@ async fn link(server: String, is_cut: Arc<AtomicBool>) -> TcpStream {
         .await
         .unwrap();
     let (mut here, _) = listener.accept().await.unwrap();
-    let mut there = TcpStream::connect(server).await.unwrap();
+    // Otherwise the kernel takes megabytes for each connection.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(32 << 10).unwrap();
+    let mut there = socket.connect(server.parse().unwrap()).await.unwrap();
     tokio::spawn(async move {
         let (mut up, mut down) = (vec![0; 16_384], vec![0; 16_384]);
         loop {
