@@ -171,6 +171,44 @@ fn missing_preload_file_is_named_even_without_log_errors() {
 }
 
 #[test]
+fn preload_that_fails_without_a_message_is_explained() {
+    let project = project(&[("index.php", ""), ("pre.php", "<?php exit(1);")]);
+    let file = project.path().join("pre.php");
+    let preload = format!("opcache.preload={}", file.display());
+    for (user, log_errors, expected) in [
+        (
+            "nosuch",
+            1,
+            "there is no user nosuch (opcache.preload_user)",
+        ),
+        (
+            "root",
+            1,
+            "if there is no error above, the file ends by exit",
+        ),
+        ("root", 0, "set log_errors = 1"),
+    ] {
+        let user = format!("opcache.preload_user={user}");
+        let errors = format!("log_errors={log_errors}");
+        let mut args = vec!["serve", project.path().to_str().unwrap(), "--listen", "0"];
+        args.extend(
+            [&preload, &user, &errors]
+                .iter()
+                .flat_map(|setting| ["-d", setting.as_str()]),
+        );
+        let said = surus(&args, &[]);
+        assert_eq!(said.status, 1, "{}", said.stderr);
+        // PHP ignores the user unless it starts as root.
+        if is_root() || !expected.contains("no user") {
+            says(&said.stderr, &[expected, "pre.php"]);
+        }
+        if log_errors == 1 {
+            assert!(!said.stderr.contains("set log_errors"), "{}", said.stderr);
+        }
+    }
+}
+
+#[test]
 fn unreadable_document_root_is_named() {
     use std::os::unix::fs::PermissionsExt;
     // Root may read everything, so another user runs it, from a directory that everybody may read.
