@@ -1,7 +1,6 @@
 /* Asks OPcache for its state, and sets its time of the request. */
 #include "php/opcache.h"
 
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,25 +43,16 @@ static bool says(zval *status, const char *what)
 	return value && Z_TYPE_P(value) == IS_TRUE;
 }
 
-static const char *ini_text(const char *name)
-{
-	const char *text = EG(ini_directives) ? zend_ini_string(name, strlen(name), 0) : NULL;
-
-	return text ? text : "";
-}
-
 void surus_opcache_explain_preload(void)
 {
-	const char *file = ini_text("opcache.preload"), *user = ini_text("opcache.preload_user");
+	const char *file = EG(ini_directives)
+	        ? zend_ini_string("opcache.preload", sizeof("opcache.preload") - 1, 0) : NULL;
 
-	if (!*file) {
+	if (!file || !*file) {
 		return;
 	}
 	if (access(file, R_OK) != 0) {
 		fprintf(stderr, "surus-php: cannot read %s (opcache.preload): %m\n", file);
-	} else if (*user && geteuid() == 0 && !getpwnam(user)) {
-		fprintf(stderr, "surus-php: cannot preload %s: there is no user %s "
-		        "(opcache.preload_user)\n", file, user);
 	} else {
 		fprintf(stderr, "surus-php: PHP did not start, most likely because %s failed "
 		        "(opcache.preload); %s\n", file, zend_ini_long(ZEND_STRL("log_errors"), 0)
