@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,18 +76,50 @@ struct page {
 	bool survived;
 	int status;
 	uint64_t len;
+	uint64_t hash; /* of the body; only in trials */
+	char type[64];
 };
+
+/* Of what a fork that tries a warm-up has written. */
+static uint64_t hash;
+static size_t (*write_on)(const char *data, size_t len);
+
+static size_t hash_and_write(const char *data, size_t len)
+{
+	for (size_t at = 0; at < len; at++) {
+		hash = (hash ^ (unsigned char)data[at]) * 0x100000001b3; /* FNV-1a */
+	}
+	return write_on(data, len);
+}
+
+/* Copies Content-Type; empty: PHP's default. */
+static void copy_type(char *to, size_t size)
+{
+	static const char name[] = "Content-Type:";
+	zend_llist_position at;
+	zend_llist *all = &SG(sapi_headers).headers;
+
+	for (sapi_header_struct *header = zend_llist_get_first_ex(all, &at); header;
+	        header = zend_llist_get_next_ex(all, &at)) {
+		if (strncasecmp(header->header, name, sizeof(name) - 1) == 0) {
+			snprintf(to, size, "%s", header->header + sizeof(name) - 1);
+		}
+	}
+}
 
 static struct page ask(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	struct page page = {.len = surus_php_written()};
 
+	hash = 0xcbf29ce484222325;
 	surus_app_request_begin();
 	page.survived = surus_app_request_call(handler, cache);
 	page.status = SG(sapi_headers).http_response_code;
+	copy_type(page.type, sizeof(page.type));
 	surus_app_request_end();
 	page.survived &= !CG(unclean_shutdown);
 	page.len = surus_php_written() - page.len;
+	page.hash = hash;
 	return page;
 }
 
@@ -95,10 +128,18 @@ static bool is_good(const struct page *page)
 	return page->survived && page->status < 500;
 }
 
+static bool is_same(const struct page *first, const struct page *again)
+{
+	return first->survived == again->survived && first->status == again->status &&
+	       first->len == again->len && first->hash == again->hash &&
+	       strcmp(first->type, again->type) == 0;
+}
+
 /* Whether the second response differs in more than values (times, tokens, names). */
 static bool is_another(const struct page *first, const struct page *again)
 {
-	return !is_good(again) || again->status != first->status || again->len < first->len / 2;
+	return !is_good(again) || again->status != first->status || again->len < first->len / 2 ||
+	       again->len / 2 > first->len || strcmp(first->type, again->type) != 0;
 }
 
 /* The outcome of a warm-up in a fork. */
@@ -139,11 +180,24 @@ static void save_left(struct trial *trial)
 	}
 }
 
+/* Which requests a fork runs, and how. */
+struct plan {
+	off_t at;
+	uint32_t len;
+	/* An automatic warm-up writes no errors, because the user has not asked for it. */
+	bool is_silent;
+	/* Leaves out the second request. */
+	bool is_first_only;
+};
+
 /* Runs the request twice, the first time without output, because the prototype process will report
- * the same errors. An automatic one has no output at all, because the user has not asked for it. */
-_Noreturn static void try_in_fork(pid_t parent, int result, off_t at, uint32_t len, bool is_silent,
+ * the same errors. */
+_Noreturn static void try_in_fork(pid_t parent, int result, const struct plan *plan,
         zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
+	off_t at = plan->at;
+	uint32_t len = plan->len;
+	bool is_silent = plan->is_silent;
 	struct trial trial = {0};
 
 	/* A warm-up that does not end must not outlive a boot that is killed. The parent may have ended
@@ -162,6 +216,8 @@ _Noreturn static void try_in_fork(pid_t parent, int result, off_t at, uint32_t l
 	dup2(null, STDERR_FILENO);
 	close(null);
 	surus_kernel_forget_calls();
+	write_on = sapi_module.ub_write;
+	sapi_module.ub_write = hash_and_write;
 	if (read_request(at, len)) {
 		make_last();
 		trial.pages[0] = ask(handler, cache);
@@ -170,7 +226,7 @@ _Noreturn static void try_in_fork(pid_t parent, int result, off_t at, uint32_t l
 	if (!is_silent) {
 		dup2(log, STDERR_FILENO);
 	}
-	if (is_good(&trial.pages[0]) && read_request(at, len)) {
+	if (!plan->is_first_only && is_good(&trial.pages[0]) && read_request(at, len)) {
 		make_last();
 		trial.pages[1] = ask(handler, cache);
 	}
@@ -182,6 +238,48 @@ _Noreturn static void try_in_fork(pid_t parent, int result, off_t at, uint32_t l
 	_exit(write(result, &trial, sizeof(trial)) == sizeof(trial) ? 0 : 1);
 }
 
+/* Tries the warm-up in a new fork. False: there is no result. */
+static bool try(struct trial *trial, const struct plan *plan, zend_fcall_info *handler,
+        zend_fcall_info_cache *cache)
+{
+	int result[2];
+
+	if (pipe2(result, O_CLOEXEC) != 0) {
+		return false;
+	}
+	fflush(NULL);
+	surus_warmup_files_save();
+	surus_process->forks_workers = true; /* Surus forks, not a script */
+	pid_t parent = getpid(), pid = fork();
+	surus_process->forks_workers = false;
+	if (pid == 0) {
+		try_in_fork(parent, result[1], plan, handler, cache);
+	}
+	close(result[1]);
+	bool is_known = pid > 0 && read(result[0], trial, sizeof(*trial)) == sizeof(*trial);
+	close(result[0]);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+	}
+	surus_warmup_files_restore();
+	return is_known;
+}
+
+/* Whether the second of these pages shows that the warm-up changes the application. A page that is
+ * the same in another fork has no times and tokens, so it must be the same after the warm-up, too.
+ * That fork runs last: a time that is the same in both was the same between them. */
+static bool shows_change(const struct page *pages, struct plan plan, zend_fcall_info *handler,
+        zend_fcall_info_cache *cache)
+{
+	struct trial trial = {0};
+
+	if (is_another(&pages[0], &pages[1])) {
+		return true;
+	}
+	plan.is_silent = plan.is_first_only = true;
+	return !is_same(&pages[0], &pages[1]) && try(&trial, &plan, handler, cache) &&
+	       is_same(&pages[0], &trial.pages[0]);
+}
+
 /* Whether the application responds differently once it has served this request. Clients' requests
  * run in a process in which the warm-up has run, like the second one in this fork. */
 static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_info *handler,
@@ -191,7 +289,6 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	struct page *pages = trial.pages;
 	bool may_fail = false, learned = false;
 	char uri[256] = "";
-	int result[2];
 
 	if (read_request(at, len)) {
 		may_fail = is_automatic();
@@ -202,24 +299,12 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	if (surus_warmup_is_known(number)) {
 		return surus_warmup_is_left_out(number);
 	}
-	if (!surus_warmup_may_be_tried() || pipe2(result, O_CLOEXEC) != 0) {
+	if (!surus_warmup_may_be_tried()) {
 		return false;
 	}
-	fflush(NULL);
-	surus_warmup_files_save();
-	surus_process->forks_workers = true; /* Surus forks, not a script */
-	pid_t parent = getpid(), pid = fork();
-	surus_process->forks_workers = false;
-	if (pid == 0) {
-		try_in_fork(parent, result[1], at, len, may_fail, handler, cache);
-	}
-	close(result[1]);
-	bool is_known = pid > 0 && read(result[0], &trial, sizeof(trial)) == sizeof(trial);
-	close(result[0]);
-	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-	}
-	surus_warmup_files_restore();
-	bool is_bad = !is_known || !is_good(&pages[0]), other = is_another(&pages[0], &pages[1]);
+	struct plan plan = {.at = at, .len = len, .is_silent = may_fail};
+	bool is_bad = !try(&trial, &plan, handler, cache) || !is_good(&pages[0]);
+	bool other = !is_bad && shows_change(pages, plan, handler, cache);
 	bool leaves = learned && !is_bad && trial.left[0];
 	/* A warm-up that fails the first time fails as one, too, and is reported then. */
 	bool changes = leaves || (is_bad ? learned || may_fail : other);
@@ -245,12 +330,13 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	if (read_request(at, len)) {
 		fprintf(stderr,
 		        "surus-php: the warm-up %s is left out: asked again after it, the application "
-		        "answers with status %d and %llu bytes instead of %d and %llu, as it would answer "
-		        "all requests; take it out of engine.warmup, or find what the application keeps of "
-		        "a request\n",
+		        "answers with status %d and %llu bytes instead of %d and %llu%s, as it would "
+		        "answer all requests; take it out of engine.warmup, or find what the application "
+		        "keeps of a request\n",
 		        SURUS_VAR(surus_request, "REQUEST_URI"), pages[1].status,
 		        (unsigned long long)pages[1].len,
-		        pages[0].status, (unsigned long long)pages[0].len);
+		        pages[0].status, (unsigned long long)pages[0].len,
+		        pages[0].len == pages[1].len ? ", and with other contents" : "");
 		surus_request_close(surus_request);
 	}
 	return true;

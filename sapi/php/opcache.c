@@ -2,6 +2,7 @@
 #include "php/opcache.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <php.h>
@@ -53,9 +54,11 @@ void surus_opcache_explain_preload(void)
 	if (access(file, R_OK) != 0) {
 		fprintf(stderr, "surus-php: cannot read %s (opcache.preload): %m\n", file);
 	} else {
-		fprintf(stderr,
-		        "surus-php: PHP did not start, most likely because %s failed (opcache.preload); "
-		        "set log_errors = 1 to see the error\n", file);
+		fprintf(stderr, "surus-php: PHP did not start, most likely because %s failed "
+		        "(opcache.preload); %s\n", file, zend_ini_long(ZEND_STRL("log_errors"), 0)
+		        ? "if there is no error above, the file ends by exit, which preloading does "
+		          "not allow"
+		        : "set log_errors = 1 to see the error");
 	}
 }
 

@@ -69,7 +69,7 @@ pub fn check_host(headers: &HeaderMap) -> Result<(Option<&HeaderValue>, bool), R
 }
 
 /// Whether this is a valid `Host` (RFC 9110, 7.2: `uri-host [ ":" port ]`). It is empty for targets
-/// without an authority.
+/// without an authority. A port needs a host, as every http URI does (RFC 9110, 4.2.1).
 pub fn is_host(host: &[u8]) -> bool {
     let end = match host.first() {
         Some(b'[') => host.iter().position(|c| *c == b']').map_or(0, |at| at + 1),
@@ -90,6 +90,7 @@ pub fn is_host(host: &[u8]) -> bool {
     };
     port_is_valid
         && match name {
+            [] => port.is_empty(),
             [b'[', address @ .., b']'] => std::str::from_utf8(address)
                 .is_ok_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok()),
             name => is_reg_name(name),
@@ -132,8 +133,8 @@ mod tests {
             assert!(is_host(valid.as_bytes()), "{valid}");
         }
         for invalid in [
-            "a b", "a/b", "u@a", "a:b", "a:80:80", "a:+80", "a:99999", "[::1", "[::1]x", "[a]",
-            "::1", "a%zz", "a%2", "a?b", "a#b", "a\\b", "\u{e9}", "[]",
+            ":", ":80", "a b", "a/b", "u@a", "a:b", "a:80:80", "a:+80", "a:99999", "[::1",
+            "[::1]x", "[a]", "::1", "a%zz", "a%2", "a?b", "a#b", "a\\b", "\u{e9}", "[]",
         ] {
             assert!(!is_host(invalid.as_bytes()), "{invalid}");
         }

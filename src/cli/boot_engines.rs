@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::{info, warn};
 
 use super::engine_setup::PlannedPool;
-use super::{boot_script, config_lint, engine_setup, user_ini};
+use super::{boot_script, config_lint, engine_setup, entry_script, user_ini};
 use crate::engine::Engine;
 use crate::engines::unbooted::{BootFunction, Unbooted};
 use crate::keeper::Client;
@@ -69,6 +69,19 @@ pub async fn boot(
                 opcache = state,
                 "PHP runs without OPcache, so every request compiles its files"
             ),
+        }
+        if asked.entry.name == "classic"
+            && asked.config.engine.name.is_none()
+            && let Some(file) =
+                entry_script::names_frankenphp_worker(&planned.project, &asked.config)
+        {
+            warn!(
+                engine = name,
+                file = %file.display(),
+                "`classic` runs a script for every request, but this file looks like a worker \
+                 script of FrankenPHP; if it is one, name it in engine.script, and choose an \
+                 engine that boots it, such as engine.name = \"rewind\""
+            );
         }
         let user_ini = report.get("user_ini.filename");
         for (setting, file) in user_ini::unrun(&planned.project, asked, user_ini) {

@@ -120,11 +120,30 @@ pub fn serves(entry: &Path) -> bool {
 }
 
 fn serves_within(file: &Path, files: u32) -> bool {
-    const LARGEST: u64 = 16 << 20;
-    let text = regular_file::read(file, LARGEST).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+    let text = read(file);
     let required = || stub::required(&text, file).into_iter().take(8);
     calls_serve(&text) || (files > 1 && required().any(|file| serves_within(&file, files - 1)))
+}
+
+/// The file that the engine runs, or one that it requires, if it names what only worker scripts of
+/// FrankenPHP need. Surus then may have chosen the wrong engine.
+pub fn names_frankenphp_worker(project: &Path, config: &Config) -> Option<PathBuf> {
+    let entry = script(project, config).or_else(|| front(project, config))?;
+    let required = stub::required_among_others(&read(&entry), &entry);
+    let mut files = std::iter::once(entry).chain(required.into_iter().take(8));
+    files.find(|file| {
+        let text = read(file);
+        ["FRANKENPHP_WORKER", "frankenphp_handle_request"]
+            .iter()
+            .any(|name| text.contains(name))
+    })
+}
+
+/// The text of a PHP file; empty if there is none.
+fn read(file: &Path) -> String {
+    const LARGEST: u64 = 16 << 20;
+    let text = regular_file::read(file, LARGEST).unwrap_or_default();
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Whether this PHP file calls a function that only booted scripts may call, or a runner of the
@@ -160,8 +179,32 @@ fn calls_serve(php: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{APP_RUNTIME, Runtime, calls_serve, runtime};
+    use super::{APP_RUNTIME, Runtime, calls_serve, names_frankenphp_worker, runtime};
     use crate::config::Config;
+
+    #[test]
+    fn worker_script_that_no_engine_boots_is_found() {
+        let project = tempfile::tempdir().unwrap();
+        let write = |name: &str, php: &str| std::fs::write(project.path().join(name), php).unwrap();
+        let config = Config::default();
+        let found = || names_frankenphp_worker(project.path(), &config);
+        write(
+            "index.php",
+            "<?php if (x()) { require 'w.php'; } else { echo 'page'; }",
+        );
+        assert_eq!(found(), None);
+        write(
+            "w.php",
+            "<?php if (empty($_SERVER['FRANKENPHP_WORKER'])) exit(1);",
+        );
+        let worker = found().unwrap();
+        assert_eq!(worker.file_name().unwrap(), "w.php");
+        write(
+            "index.php",
+            "<?php $f = 'frankenphp_handle_request'; while ($f($handler));",
+        );
+        assert_eq!(found().unwrap().file_name().unwrap(), "index.php");
+    }
 
     #[test]
     fn runtime_is_recognised_by_its_class() {

@@ -19,11 +19,14 @@ pub struct Overload {
     /// Since when the predicted wait has exceeded the target.
     above: Option<Instant>,
     on: bool,
+    /// When overload was found last.
+    found: Option<Instant>,
 }
 
 impl Overload {
     /// Predicted waits above `target` during a whole `interval` are overload if more than `few`
-    /// events wait.
+    /// events wait. Within two intervals after overload, one `target` is long enough: the queue
+    /// empties whenever the rejected clients pause, although they come back.
     pub fn new(target: Duration, interval: Duration, few: usize) -> Overload {
         Overload {
             target,
@@ -33,6 +36,7 @@ impl Overload {
             served: 0,
             above: None,
             on: false,
+            found: None,
         }
     }
 
@@ -46,14 +50,22 @@ impl Overload {
         let began = *self.began.get_or_insert(now);
         let took = now.duration_since(began);
         if waiting == 0 {
-            *self = Overload::new(self.target, self.interval, self.few);
+            *self = Overload {
+                found: self.found,
+                ..Overload::new(self.target, self.interval, self.few)
+            };
         } else if took >= self.target {
             // How many would be served within the target.
             let within = self.served as f64 * self.target.as_secs_f64() / took.as_secs_f64();
             let is_above = waiting > self.few && waiting as f64 > within;
             self.above = is_above.then(|| self.above.unwrap_or(now));
-            let since = |above| now.duration_since(above) >= self.interval;
+            let was_found = |at| now.duration_since(at) <= 2 * self.interval;
+            let is_back = self.found.is_some_and(was_found);
+            let since = |above| is_back || now.duration_since(above) >= self.interval;
             self.on = self.above.is_some_and(since);
+            if self.on {
+                self.found = Some(now);
+            }
             (self.began, self.served) = (Some(now), 0);
         }
         self.on
@@ -102,7 +114,39 @@ mod tests {
             !pass(&mut overload, &mut now, 1, 100, 90),
             "it ends when the queue is short enough"
         );
-        assert!(!pass(&mut overload, &mut now, 5, 100, 1000));
+    }
+
+    #[test]
+    fn overload_that_comes_back_soon_begins_after_one_target() {
+        let (mut overload, mut now) = (Overload::new(TARGET, INTERVAL, 4), Instant::now());
+        assert!(!overload.is_on(now, 1));
+        assert!(pass(&mut overload, &mut now, 6, 100, 1000));
+        for rest in [1, 5, 8] {
+            // The rejected clients stay away, and the queue empties again and again.
+            assert!(!pass(&mut overload, &mut now, rest, 100, 0));
+            assert!(!overload.is_on(now, 1));
+            assert!(!overload.is_on(now + TARGET / 2, 1000), "within the target");
+            assert!(pass(&mut overload, &mut now, 1, 100, 1000), "{rest}");
+            assert!(!pass(&mut overload, &mut now, rest, 100, 90));
+            assert!(pass(&mut overload, &mut now, 1, 100, 1000), "{rest}");
+        }
+    }
+
+    #[test]
+    fn overload_after_a_long_rest_needs_an_interval_again() {
+        for waiting in [0, 90] {
+            let (mut overload, mut now) = (Overload::new(TARGET, INTERVAL, 4), Instant::now());
+            assert!(!overload.is_on(now, 1));
+            assert!(pass(&mut overload, &mut now, 6, 100, 1000));
+            assert!(!pass(&mut overload, &mut now, 11, 100, waiting));
+            assert!(!overload.is_on(now, 1));
+            assert!(!pass(&mut overload, &mut now, 5, 100, 1000), "{waiting}");
+            assert!(pass(&mut overload, &mut now, 1, 100, 1000), "{waiting}");
+            // No event comes, so none ends the overload.
+            now += INTERVAL * 100;
+            assert!(!overload.is_on(now, 0));
+            assert!(!pass(&mut overload, &mut now, 3, 100, 1000), "{waiting}");
+        }
     }
 
     #[test]
@@ -132,8 +176,8 @@ mod tests {
     fn empty_queue_resets_the_measurement() {
         let (mut overload, mut now) = (Overload::new(TARGET, INTERVAL, 4), Instant::now());
         assert!(!overload.is_on(now, 1));
-        assert!(pass(&mut overload, &mut now, 6, 100, 1000));
+        assert!(!pass(&mut overload, &mut now, 5, 100, 1000));
         assert!(!overload.is_on(now, 0));
-        assert!(!pass(&mut overload, &mut now, 3, 100, 1000));
+        assert!(!pass(&mut overload, &mut now, 5, 100, 1000));
     }
 }

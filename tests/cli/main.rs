@@ -171,6 +171,43 @@ fn missing_preload_file_is_named_even_without_log_errors() {
 }
 
 #[test]
+fn preload_that_fails_without_a_message_is_explained() {
+    let project = project(&[("index.php", ""), ("pre.php", "<?php exit(1);")]);
+    let file = project.path().join("pre.php");
+    let preload = format!("opcache.preload={}", file.display());
+    let start = |user: &str, log_errors: &str, env: &[(&str, &str)]| {
+        let user = format!("opcache.preload_user={user}");
+        let errors = format!("log_errors={log_errors}");
+        let mut args = vec!["serve", project.path().to_str().unwrap(), "--listen", "0"];
+        for setting in [&preload, &user, &errors] {
+            args.extend(["-d", setting]);
+        }
+        let said = surus(&args, env);
+        assert_eq!(said.status, 1, "{}", said.stderr);
+        said.stderr
+    };
+    let said = start("www-data", "1", &[]);
+    says(
+        &said,
+        &[
+            "pre.php",
+            "if there is no error above, the file ends by exit",
+        ],
+    );
+    assert!(!said.contains("set log_errors"), "{said}");
+    says(
+        &start("www-data", "0", &[]),
+        &["pre.php", "set log_errors = 1"],
+    );
+    // PHP ignores the user unless it runs as root.
+    if is_root() {
+        let said = start("nosuch", "1", &[("SURUS_ENGINE_USER", "root")]);
+        let advice = "\"opcache.preload_user\" names a user that does not exist";
+        says(&said, &["nosuch", advice]);
+    }
+}
+
+#[test]
 fn unreadable_document_root_is_named() {
     use std::os::unix::fs::PermissionsExt;
     // Root may read everything, so another user runs it, from a directory that everybody may read.

@@ -141,6 +141,13 @@ fn request_without_exactly_one_host_is_rejected() {
             "GET / HTTP/1.0\r\nHost: \r\n\r\n".into(),
             Refused(400),
         ),
+        ("a port without a host", host(":80"), Refused(400)),
+        ("a colon without a host", host(":"), Refused(400)),
+        (
+            "an absolute target without a host",
+            target("http://:80/", "Host: a\r\n"),
+            Refused(400),
+        ),
         ("none in HTTP/1.1", get(""), Refused(400)),
         (
             "none in HTTP/1.0",

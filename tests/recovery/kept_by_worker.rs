@@ -330,6 +330,9 @@ fn worker_that_runs_out_of_descriptors_is_replaced() {
             log.contains("nearly all of the 128 that a process may have")
                 && log.contains("no_descriptors")
         });
+        let log = site.surus.log();
+        assert!(log.contains("worker replaced (said once"), "{log}");
+        assert!(!log.contains("worker crashed"), "{log}");
     }
 }
 

@@ -8,7 +8,7 @@ pub struct ExitReason {
     pub label: &'static str,
     /// The exit is part of normal operation.
     pub expected: bool,
-    /// How the application can avoid the replacement.
+    /// How the application can avoid the replacement, if the worker was replaced in time.
     pub remedy: Option<&'static str>,
 }
 
@@ -81,7 +81,10 @@ pub fn classify(wait_status: i32, killed: Option<Killed>) -> ExitReason {
     ExitReason {
         label,
         expected,
-        remedy: None,
+        remedy: (label == "no_descriptors").then_some(
+            "close files and connections at the end of a request, or raise the limit of open files \
+             (LimitNOFILE)",
+        ),
     }
 }
 
@@ -173,6 +176,14 @@ mod tests {
                 "{}",
                 why.label
             );
+        }
+    }
+
+    #[test]
+    fn replacement_has_a_remedy_and_a_crash_has_none() {
+        assert!(classify(120 << 8, None).remedy.is_some());
+        for crash in [classify(1 << 8, None), classify(11, None)] {
+            assert!(crash.remedy.is_none(), "{}", crash.label);
         }
     }
 

@@ -19,6 +19,10 @@ const ADVICE: &[(&str, &str)] = &[
         "preloading does not run as root; [php] \"opcache.preload_user\" names the user, usually \
          that of engine.user",
     ),
+    (
+        "Preloading failed to getpwnam",
+        "[php] \"opcache.preload_user\" names a user that does not exist",
+    ),
 ];
 
 #[cfg(test)]
@@ -29,6 +33,8 @@ mod tests {
     fn advice_depends_on_php_messages_only() {
         let said = "Fatal Error Unable to create lock file: Read-only file system (30)";
         assert!(advice(said).is_some_and(|advice| advice.contains("opcache.lockfile_path")));
+        let said = "Fatal Error Preloading failed to getpwnam(\"nosuch\")";
+        assert!(advice(said).is_some_and(|advice| advice.contains("does not exist")));
         assert_eq!(advice("PHP Fatal error:  Uncaught Exception: x"), None);
     }
 }

@@ -244,7 +244,16 @@ impl GenerationState {
             "single_use" | "drained" | "pcre_refresh" | "scaled_down"
         );
         match why.expected {
-            true if is_logged || is_usual => debug!(pid, reason = why.label, "worker exited"),
+            _ if is_logged => debug!(pid, reason = why.label, "worker exited"),
+            false if why.remedy.is_some() => {
+                warn!(
+                    pid,
+                    reason = why.label,
+                    remedy = why.remedy,
+                    "worker replaced (said once; counted in the metrics)"
+                )
+            }
+            true if is_usual => debug!(pid, reason = why.label, "worker exited"),
             true if why.remedy.is_some() => {
                 warn!(
                     pid,
