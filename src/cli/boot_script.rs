@@ -113,6 +113,7 @@ const CLASSES: &[(&str, &str)] = &{
         "Laravel/Databases",
         "Laravel/Isolation",
         "Laravel/Octane",
+        "Laravel/Priming",
         "Laravel/Runner",
         "Laravel/Source",
         "Laravel/Visitor",

@@ -314,7 +314,7 @@ fn pages_with_a_query_or_a_cookie_are_not_learned() {
     }
     assert!(!surus.log().contains("clients"), "{}", surus.log());
     let status = status(&site);
-    assert!(status.contains("generation 1"), "{status}");
+    assert!(status.contains("generation 1"), "{status}{}", surus.log());
 }
 
 /// The page that stores is asked for as a warm-up, the one that shows is not.
