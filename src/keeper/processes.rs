@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn stopped_child_ends_with_its_front_end() {
-        let child = Command::new("sleep")
+        let mut child = Command::new("sleep")
             .arg("60")
             .process_group(0)
             .spawn()
@@ -327,6 +327,7 @@ mod tests {
         until(|| process::state(child.id()) == Some('T'));
         processes.end_all();
         reap_one(&mut processes);
+        assert!(child.wait().is_err(), "the child is reaped");
     }
 
     fn until(condition: impl Fn() -> bool) {
