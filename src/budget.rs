@@ -253,10 +253,13 @@ impl HeldMemory {
 
 /// Charges bytes: they keep their part of [`MEMORY`] until the last reference to them is dropped.
 pub fn charge(bytes: Bytes, taken: Reservation) -> Bytes {
-    Bytes::from_owner(Charged {
-        bytes,
-        _taken: taken,
-    })
+    match bytes.is_empty() {
+        true => bytes,
+        false => Bytes::from_owner(Charged {
+            bytes,
+            _taken: taken,
+        }),
+    }
 }
 
 /// Charges bytes if they fit into [`MEMORY`].

@@ -327,8 +327,7 @@ mod tests {
         until(|| process::state(child.id()) == Some('T'));
         processes.end_all();
         reap_one(&mut processes);
-        // The processes have reaped it.
-        assert!(child.wait().is_err());
+        assert!(child.wait().is_err(), "the child is reaped");
     }
 
     fn until(condition: impl Fn() -> bool) {

@@ -21,13 +21,12 @@ use tracing::debug;
 
 use super::multiplexed::{OutgoingResponse, expects_continue, informational, links, outgoing};
 use crate::app::forwarded::Peer;
-use crate::budget::{MEMORY, Reservation, charge};
+use crate::budget::{MEMORY, Reservation};
 use crate::event::EarlyHints;
 use crate::fronts::http::Settings;
 use crate::fronts::http::request::Service;
 use crate::fronts::http::request::response_body::TrackedBody;
-use crate::fronts::http::transport::context::ConnectionContext;
-use crate::fronts::http::transport::io::Io;
+use crate::fronts::http::transport::io::{ConnectionState, Io};
 
 /// A connection, which must be polled until it ends. Dropping it ends its requests.
 pub struct H2Connection {
@@ -39,7 +38,7 @@ pub struct H2Connection {
     answers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
     service: Arc<Service>,
     peer: Peer,
-    shared: Arc<ConnectionContext>,
+    shared: Arc<ConnectionState>,
 }
 
 enum State {
@@ -49,7 +48,7 @@ enum State {
 
 impl H2Connection {
     pub fn new(io: Box<Io>, service: Arc<Service>, peer: Peer) -> H2Connection {
-        let shared = io.shared().context.clone();
+        let shared = io.shared();
         H2Connection {
             state: State::Greeting(builder(&service.settings).handshake(io)),
             is_shutting_down: false,
@@ -72,13 +71,14 @@ impl H2Connection {
         let reply = Arc::new(H2Reply {
             way: Mutex::new(Some(reply)),
             hints: Mutex::new(Reservation::none(&MEMORY)),
+            connection: self.shared.clone(),
         });
         let is_head = request.method() == Method::HEAD;
         let service = self.service.clone();
         let answer = service.answer(
             H2RequestBody::body_of(request, &reply),
             &self.peer,
-            self.shared.clone(),
+            self.shared.context.clone(),
             Some(Arc::downgrade(&reply) as _),
         );
         self.answers.push(Box::pin(async move {
@@ -156,6 +156,7 @@ struct H2Reply {
     way: Mutex<Option<SendResponse<Bytes>>>,
     /// The memory of early hints, until the response begins.
     hints: Mutex<Reservation>,
+    connection: Arc<ConnectionState>,
 }
 
 impl H2Reply {
@@ -219,7 +220,8 @@ async fn send(
     // h2 writes the hints before the header section.
     let hints = std::mem::replace(&mut *reply.hints(), Reservation::none(&MEMORY));
     taken.join(hints);
-    keep_until_written(head.headers_mut(), taken);
+    let connection = reply.connection.clone();
+    hold(head.headers_mut(), taken, connection);
     let mut stream = way
         .send_response(head, body.is_none())
         .inspect_err(|_| way.send_reset(Reason::INTERNAL_ERROR))?;
@@ -229,9 +231,9 @@ async fn send(
     }
 }
 
-/// Makes one of the values hold what the header section has taken: h2 drops them when it writes
-/// them. It keeps values in its compression table (HPACK), except lengths and sensitive ones.
-fn keep_until_written(headers: &mut HeaderMap, taken: Reservation) {
+/// Makes one of the values hold what the header section has taken, until h2 drops it. h2 keeps
+/// values in its compression table (HPACK), except lengths and sensitive ones.
+fn hold(headers: &mut HeaderMap, taken: Reservation, connection: Arc<ConnectionState>) {
     let name = match headers.contains_key(header::CONTENT_LENGTH) {
         true => header::CONTENT_LENGTH,
         false => header::DATE,
@@ -239,10 +241,35 @@ fn keep_until_written(headers: &mut HeaderMap, taken: Reservation) {
     let Some(value) = headers.get_mut(name) else {
         return;
     };
-    let bytes = Bytes::copy_from_slice(value.as_bytes());
-    if let Ok(mut holder) = HeaderValue::from_maybe_shared(charge(bytes, taken)) {
+    let holder = MemoryHolder {
+        value: Bytes::copy_from_slice(value.as_bytes()),
+        taken,
+        connection,
+    };
+    if let Ok(mut holder) = HeaderValue::from_maybe_shared(Bytes::from_owner(holder)) {
         holder.set_sensitive(true);
         *value = holder;
+    }
+}
+
+/// A value that h2 drops when it encodes its section. The encoded bytes may wait for the socket, so
+/// the connection keeps their memory.
+struct MemoryHolder {
+    value: Bytes,
+    taken: Reservation,
+    connection: Arc<ConnectionState>,
+}
+
+impl AsRef<[u8]> for MemoryHolder {
+    fn as_ref(&self) -> &[u8] {
+        &self.value
+    }
+}
+
+impl Drop for MemoryHolder {
+    fn drop(&mut self) {
+        let taken = std::mem::replace(&mut self.taken, Reservation::none(&MEMORY));
+        self.connection.keep_until_written(taken);
     }
 }
 

@@ -69,7 +69,7 @@ pub struct ConnectionState {
     ended: AtomicBool,
     /// hyper has nothing buffered, so what is written now does not split a response.
     between_responses: AtomicBool,
-    /// The memory of the header section that hyper writes.
+    /// The memory of the header sections that hyper or h2 writes.
     headers: Mutex<Reservation>,
     pending_hints: Mutex<PendingHints>,
     /// Surus has answered 414, with a body of this many bytes.
@@ -294,15 +294,19 @@ impl ConnectionState {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the memory of a header section until hyper has written it.
-    pub fn keep_until_written(&self, headers: Reservation) {
-        *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = headers;
+    /// Keeps the memory of a header section until hyper or h2 has written everything.
+    pub fn keep_until_written(&self, section: Reservation) {
+        self.headers().join(section);
     }
 
-    /// hyper has written everything.
+    fn headers(&self) -> MutexGuard<'_, Reservation> {
+        self.headers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// hyper or h2 has written everything.
     fn all_written(&self) {
         if !self.between_responses.swap(true, Ordering::AcqRel) {
-            self.keep_until_written(Reservation::none(&MEMORY));
+            *self.headers() = Reservation::none(&MEMORY);
         }
     }
 
@@ -464,7 +468,7 @@ impl AsyncWrite for Io {
         if let Some(tls) = self.shared.tls.get() {
             ready!(tls.poll_flush(&self.shared.socket, &self.shared.timers, cx))?;
         }
-        // hyper flushes after it has written everything.
+        // hyper and h2 flush after they have written everything.
         self.shared.all_written();
         Poll::Ready(Ok(()))
     }
