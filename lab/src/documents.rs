@@ -1,6 +1,7 @@
-//! The documents that are made from published results: their pages, README's chart and table, the
-//! lists in `docs/performance.md`, and pages of one experiment. In documents, what stands between
-//! two comments is replaced.
+//! Writes what documents show of published results, between two comments.
+//!
+//! These are the pages of results, README's chart and table, the lists in `docs/performance.md`,
+//! and tables in pages of one experiment.
 
 use std::path::{Path, PathBuf};
 

@@ -90,6 +90,7 @@ pub const FILES: &[(&str, &str)] = &{
         "src/Laravel/JobProcessor.php",
         "src/Laravel/Jobs.php",
         "src/Laravel/Octane.php",
+        "src/Laravel/Priming.php",
         "src/Laravel/QueueConfiguration.php",
         "src/Laravel/Runner.php",
         "src/Laravel/Scheduler.php",

@@ -1,4 +1,4 @@
-//! What the workers of growing pools use of the memory, and how many more workers fit into it.
+//! Measures the memory of growing pools, and says how many more workers fit into it.
 //!
 //! Sizes come from `/proc`, never from what a worker says. docs/internals/scaling.md has the
 //! reasons.

@@ -23,11 +23,11 @@ const BYTES: usize = 20;
 #[derive(Debug, Default)]
 pub struct Deaths {
     file: Option<File>,
-    entries: Mutex<Vec<Entry>>,
+    entries: Mutex<Vec<DeathEntry>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Entry {
+struct DeathEntry {
     /// The hash of queue and job.
     key: u64,
     /// How often the process was killed while this job ran alone.
@@ -82,12 +82,12 @@ impl Deaths {
     pub fn begin(&self, queue: &Queue, job: &Job) -> (RunningJob<'_>, u32) {
         let key = key(queue, job);
         let mut entries = self.lock();
-        let is_free = |entry: &Entry| !entry.is_suspect && entry.running == 0;
+        let is_free = |entry: &DeathEntry| !entry.is_suspect && entry.running == 0;
         let known = entries.iter().position(|it| it.key == key && !is_free(it));
         let at = known.or_else(|| entries.iter().position(is_free));
         let at = at.or_else(|| {
             (entries.len() < ENTRIES).then(|| {
-                entries.push(Entry::default());
+                entries.push(DeathEntry::default());
                 entries.len() - 1
             })
         });
@@ -97,9 +97,9 @@ impl Deaths {
         if let Some(at) = at {
             let entry = &mut entries[at];
             if known.is_none() {
-                *entry = Entry {
+                *entry = DeathEntry {
                     key,
-                    ..Entry::default()
+                    ..DeathEntry::default()
                 };
             }
             entry.running += 1;
@@ -119,12 +119,12 @@ impl Deaths {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<DeathEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A full disk costs no job anything: then nothing is remembered.
-    fn write(&self, at: usize, entries: &[Entry]) {
+    fn write(&self, at: usize, entries: &[DeathEntry]) {
         if let Some(file) = &self.file {
             let _ = file.write_all_at(&encode(&entries[at]), (at * BYTES) as u64);
         }
@@ -162,7 +162,7 @@ fn read_at_most(file: &File, bytes: &mut [u8]) -> usize {
     length
 }
 
-fn encode(entry: &Entry) -> [u8; BYTES] {
+fn encode(entry: &DeathEntry) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     bytes[..8].copy_from_slice(&entry.key.to_le_bytes());
     bytes[8..12].copy_from_slice(&entry.deaths.to_le_bytes());
@@ -171,12 +171,12 @@ fn encode(entry: &Entry) -> [u8; BYTES] {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Entry {
+fn decode(bytes: &[u8]) -> DeathEntry {
     let number = |at: usize| {
         let bytes = bytes[at..].first_chunk::<4>();
         bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
     };
-    Entry {
+    DeathEntry {
         key: bytes
             .first_chunk()
             .map_or(0, |key| u64::from_le_bytes(*key)),

@@ -1,5 +1,5 @@
-//! What Laravel itself makes of jobs that run in Surus: chains, batches, locks, encryption, limits,
-//! and the tools for failed jobs.
+//! Tests Laravel's own features of jobs in Surus: chains, batches, locks, encryption, limits, and
+//! the tools for failed jobs.
 
 use std::fs;
 
