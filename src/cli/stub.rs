@@ -20,7 +20,7 @@ pub(super) fn required_among_others(php: &str, file: &Path) -> Vec<PathBuf> {
 fn requirements(php: &str, file: &Path) -> (Vec<PathBuf>, bool) {
     let (statements, mut is_stub) = statements(php);
     let mut files = Vec::new();
-    let Some(mut known) = Known::new(file) else {
+    let Some(mut known) = KnownNames::new(file) else {
         return (files, false);
     };
     for (statement, depth) in statements {
@@ -148,7 +148,7 @@ fn bare(expression: &str) -> &str {
 }
 
 /// The file of `require __DIR__.'/x.php'`, `$app = require 'x.php'` and similar statements.
-fn required_file(statement: &str, known: &Known) -> Option<PathBuf> {
+fn required_file(statement: &str, known: &KnownNames) -> Option<PathBuf> {
     let code = match assigned(statement) {
         Some((_, value)) => value,
         None => statement.strip_prefix("return").unwrap_or(statement),
@@ -177,7 +177,7 @@ fn arguments<'a>(statement: &'a str, function: &str) -> Option<&'a str> {
 }
 
 /// What a stub has set.
-struct Known {
+struct KnownNames {
     file: String,
     /// PHP starts in the script's directory.
     working: PathBuf,
@@ -185,10 +185,10 @@ struct Known {
     texts: HashMap<String, String>,
 }
 
-impl Known {
-    fn new(file: &Path) -> Option<Known> {
+impl KnownNames {
+    fn new(file: &Path) -> Option<KnownNames> {
         let separator = ("DIRECTORY_SEPARATOR".to_string(), "/".to_string());
-        Some(Known {
+        Some(KnownNames {
             file: file.to_str()?.to_string(),
             working: file.parent()?.to_path_buf(),
             texts: HashMap::from([separator]),
