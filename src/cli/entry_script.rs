@@ -178,6 +178,7 @@ fn calls_serve(php: &str) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::{APP_RUNTIME, Runtime, calls_serve, names_frankenphp_worker, runtime};
     use crate::config::Config;
