@@ -49,7 +49,6 @@ function random_draw(array $boot): array
         'mt_rand' => $many(mt_rand(...), 4),
         'mt_rand in a range' => $many(fn () => mt_rand(0, 999_999), 5),
         'rand' => $many(rand(...), 4),
-        'lcg_value' => $many(fn () => sprintf('%.17g', lcg_value()), 3),
         // Without its time part.
         'uniqid' => $many(fn () => substr(uniqid('', true), 13), 3),
         'random_int' => $many(fn () => random_int(0, PHP_INT_MAX), 2),
@@ -105,6 +104,9 @@ function random_draw(array $boot): array
     if (extension_loaded('sqlite3')) {
         $draws['SQLite'] = (new SQLite3(':memory:'))->querySingle('select hex(randomblob(16))');
         $draws['SQLite of boot'] = $boot['sqlite']->querySingle('select hex(randomblob(16))');
+    }
+    if ($boot['lcg_value'] ?? true) {
+        $draws['lcg_value'] = $many(fn () => sprintf('%.17g', lcg_value()), 3);
     }
     if ($boot['gmp']) {
         $draws['gmp_random_bits'] = gmp_strval(gmp_random_bits(128), 16);
