@@ -67,7 +67,7 @@ test: setup $(if $(SKIP_PACKAGES),,static) ## Run all tests
 	scripts/frameworks laravel10 laravel13 messenger5 messenger7 symfony5 symfony6 symfony7 \
 		wordpress6 wordpress7
 	python3 -m unittest --quiet tests/php/external/cli_driver.py
-	cargo test --workspace --lib --bins --tests
+	scripts/test-programs
 
 .PHONY: test-queue
 test-queue: setup ## Test with ten thousand messages in each kind of queue; a minute
