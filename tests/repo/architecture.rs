@@ -70,42 +70,74 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 #[test]
 fn modules_import_only_allowed_modules() {
+    let wrong = forbidden_imports(&sources(&["src"]));
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn forbidden_imports_are_found_in_every_form() {
+    let forms = [
+        "use crate::fronts::http::Server;",
+        "use crate::{\n    engines::queue::Queue,\n    fronts::http::Server,\n};",
+        "use crate::{engines::{queue}, fronts};",
+        "use super::fronts::http as front;",
+        "pub use crate::fronts::http;",
+        "fn f() -> crate::fronts::http::Server {}",
+        "#[cfg(test)]\nmod tests {\n    use crate::fronts::http::Server;\n}\n",
+    ];
+    let file = |name: &str, text: &str| (format!("src/{name}.rs"), text.to_string());
+    for form in forms {
+        let files = [
+            file("engines/mod", form),
+            file("engines/queue", ""),
+            file("fronts/http", ""),
+            file("fronts/mod", ""),
+            file("lib", ""),
+        ];
+        assert_eq!(forbidden_imports(&files).len(), 1, "{form}");
+    }
+    let allowed = "// crate::fronts\nuse crate::{\n    engine::Engine,\n    event::{Event},\n};";
+    let files = [
+        file("engine", ""),
+        file("engines", allowed),
+        file("event", ""),
+    ];
+    let wrong = forbidden_imports(&files);
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// The imports of these files that MAY_USE forbids, in tests too.
+fn forbidden_imports(files: &[(String, String)]) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (file, text) in sources(&["src"]) {
-        let module = module_of(&file);
-        if ["cli", "lib", "main"].contains(&module.as_str()) {
+    for (path, uses) in Modules::with_tests(files, "src").tops() {
+        let Some(module) = path.first().filter(|module| *module != "cli") else {
             continue;
-        }
-        let Some((_, may_use)) = MAY_USE.iter().find(|(name, _)| *name == module) else {
-            panic!("{file}: say in MAY_USE of tests/repo/architecture.rs what `{module}` may use");
         };
-        for (number, line) in code(&text) {
-            for used in used_modules(line) {
-                if used != module && !may_use.contains(&used.as_str()) {
-                    wrong.push(format!(
-                        "{file}:{number}: `{module}` uses `{used}`; it may use only {may_use:?}"
-                    ));
-                }
+        let Some((_, may_use)) = MAY_USE.iter().find(|(name, _)| name == module) else {
+            panic!("say in MAY_USE of tests/repo/architecture.rs what `{module}` may use");
+        };
+        for used in uses {
+            if used != *module && !may_use.contains(&&*used) {
+                let path = path.join("::");
+                wrong.push(format!(
+                    "`{path}` uses `{used}`; `{module}` may use only {may_use:?}"
+                ));
             }
         }
     }
-    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+    wrong
 }
 
 #[test]
 fn allowed_imports_are_used() {
     let mut uses = BTreeSet::new();
-    for (file, text) in sources(&["src"]) {
-        let module = module_of(&file);
-        for (_, line) in code(&text) {
-            uses.extend(
-                used_modules(line)
-                    .into_iter()
-                    .map(|used| (module.clone(), used)),
-            );
-        }
+    for (path, used) in Modules::with_tests(&sources(&["src"]), "src").tops() {
+        let Some(module) = path.first() else {
+            continue;
+        };
+        uses.extend(used.into_iter().map(|used| (module.clone(), used)));
         // Also of a module that uses none.
-        uses.insert((module.clone(), module));
+        uses.insert((module.clone(), module.clone()));
     }
     for (module, may_use) in MAY_USE {
         for used in may_use.iter().chain([module]) {
@@ -228,39 +260,6 @@ fn runtime_threads_stay_in_the_runtime() {
 /// Split, so that this file may be searched too.
 const UNSAFE: &str = concat!("un", "safe");
 
-/// `src/fronts/http/mod.rs` → `fronts`, `src/units.rs` → `units`.
-fn module_of(file: &str) -> String {
-    let below = file.trim_start_matches("src/");
-    below
-        .split('/')
-        .next()
-        .unwrap()
-        .trim_end_matches(".rs")
-        .to_string()
-}
-
-/// The modules that a line names after `crate::`, in the list that begins there, or through
-/// `super::`.
-fn used_modules(line: &str) -> Vec<String> {
-    let name = |text: &str| -> String {
-        let text = text.trim_start().trim_start_matches("super::");
-        text.chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect()
-    };
-    let mut used = Vec::new();
-    for after in line.split("crate::").skip(1) {
-        match after.strip_prefix('{') {
-            Some(list) => used.extend(list.split(',').map(name)),
-            None => used.push(name(after)),
-        }
-    }
-    let climbed = line.split("super::super::").skip(1).map(name);
-    used.extend(climbed.filter(|name| MAY_USE.iter().any(|(module, _)| module == name)));
-    used.retain(|name| !name.is_empty());
-    used
-}
-
 /// The lines of code, each with its number.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text
@@ -278,7 +277,7 @@ pub fn sources(directories: &[&str]) -> Vec<(String, String)> {
 }
 
 /// The text files below these directories, by their paths from the repository's root.
-fn files(directories: &[&str], is_wanted: impl Fn(&Path) -> bool) -> Vec<(String, String)> {
+pub fn files(directories: &[&str], is_wanted: impl Fn(&Path) -> bool) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
     let mut waiting: Vec<PathBuf> = directories.iter().map(|name| root.join(name)).collect();

@@ -61,22 +61,30 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Reads the files below the directory that a crate begins in.
+    /// Reads the files below the directory that a crate begins in, without their tests.
     pub(super) fn of(files: &[(String, String)], root: &str) -> Modules {
-        let comment = Regex::new("//[^\n]*").unwrap();
         let tests = r"(?s)#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub[^ ]* )?mod \w+ \{\n.*?\n\}\n";
         let tests = Regex::new(tests).unwrap();
+        let mut files = files.to_vec();
+        files.retain(|(file, _)| !file.ends_with("/tests.rs") && !file.contains("/tests/"));
+        for (_, text) in &mut files {
+            *text = tests.replace_all(text, "").into_owned();
+        }
+        Modules::with_tests(&files, root)
+    }
+
+    pub(super) fn with_tests(files: &[(String, String)], root: &str) -> Modules {
+        let comment = Regex::new("//[^\n]*").unwrap();
         let mut code = BTreeMap::new();
         for (file, text) in files {
             let name = file.strip_prefix(root).unwrap().trim_start_matches('/');
             let mut path = split(&name.strip_suffix(".rs").unwrap().replace('/', "::"));
             path.pop_if(|last| last == "mod" || last == "lib");
-            // The program, and tests in files of their own.
-            if path.iter().any(|name| name == "main" || name == "tests") {
+            // The program.
+            if path.iter().any(|name| name == "main") {
                 continue;
             }
-            let text = tests.replace_all(text, "");
-            code.insert(path, comment.replace_all(&text, "").into_owned());
+            code.insert(path, comment.replace_all(text, "").into_owned());
         }
         let mut modules = Modules {
             code,
@@ -117,6 +125,19 @@ impl Modules {
             uses.insert(module.clone(), used);
         }
         uses
+    }
+
+    /// The modules below the crate's root that each module uses or re-exports.
+    pub(super) fn tops(&self) -> BTreeMap<Path, BTreeSet<String>> {
+        let mut uses = self.uses();
+        for (made, meant) in &self.reexports {
+            let used = uses.get_mut(&made[..made.len() - 1]).unwrap();
+            used.extend(self.owner(meant.clone()));
+        }
+        let tops = |used: BTreeSet<Path>| used.into_iter().filter_map(|path| path.first().cloned());
+        let uses = uses.into_iter();
+        uses.map(|(module, used)| (module, tops(used).collect()))
+            .collect()
     }
 
     /// The path from the crate's root, if it is one of this crate.
