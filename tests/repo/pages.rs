@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use regex::Regex;
 
-use super::markdown::{documents, pages, root};
+use super::architecture::files;
+use super::markdown::{Page, documents, pages, root};
 
 #[test]
 fn relative_links_and_anchors_exist() {
@@ -81,7 +82,6 @@ fn every_page_begins_with_whom_it_is_for() {
     }
 }
 
-/// In the changelog, files have their names of then, and below tests/ those of other projects.
 #[test]
 fn paths_that_pages_name_exist() {
     let path = Regex::new(concat!(
@@ -90,9 +90,7 @@ fn paths_that_pages_name_exist() {
     ))
     .unwrap();
     let mut wrong = Vec::new();
-    let pages = pages();
-    let is_ours = |name: &str| name != "CHANGELOG.md" && !name.starts_with("tests/");
-    for page in pages.iter().filter(|page| is_ours(&page.name)) {
+    for page in pages_of_code() {
         for (line, text) in page.prose() {
             for found in path.captures_iter(text) {
                 if !root().join(&found[1]).exists() {
@@ -104,21 +102,122 @@ fn paths_that_pages_name_exist() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// As in: `failed` in `src/app/response.rs`.
+/// As in: `failed` in `src/app/response.rs`, or `run` and `live` in `exchange.rs`.
 #[test]
 fn functions_that_pages_name_are_in_the_files_they_name() {
-    let named =
-        Regex::new(r"`(\w+)` (?:in|of) `((?:crates|sapi|src)/[\w./-]+\.(?:rs|c|h))`").unwrap();
+    let list = r"((?:(?:`\w+`, )*`\w+` and )?`\w+`) (?:in|of) `([\w./-]+\.(?:rs|c|h))`";
+    let list = Regex::new(list).unwrap();
+    let code = files_of_code();
+    let mut wrong = Vec::new();
     let mut checked = 0;
-    for page in pages().iter().filter(|page| page.name != "CHANGELOG.md") {
-        for (line, text) in page.prose() {
-            for found in named.captures_iter(text) {
-                let code = std::fs::read_to_string(root().join(&found[2])).unwrap_or_default();
-                let (name, place) = (&found[1], format!("{}:{line}", page.name));
-                assert!(code.contains(name), "{place}: no {name} in {}", &found[2]);
-                checked += 1;
+    for page in pages_of_code() {
+        for (line, text) in paragraphs(&page) {
+            for found in list.captures_iter(&text) {
+                let place = format!("{}:{line}", page.name);
+                let (names, file) = (found[1].split(", "), &found[2]);
+                let [(path, text)] = named(file, &code)[..] else {
+                    wrong.push(format!("{place}: {file} does not name one file"));
+                    continue;
+                };
+                for name in names.flat_map(|names| names.split(" and ")) {
+                    checked += 1;
+                    if !is_defined(name.trim_matches('`'), text) {
+                        wrong.push(format!("{place}: {path} does not define {name}"));
+                    }
+                }
             }
         }
     }
-    assert!(checked > 3, "only {checked} functions");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(checked > 40, "only {checked} functions");
+}
+
+/// As in: `deadlines.rs` or `generation/control.rs`, where the text says the directory.
+#[test]
+fn files_that_pages_name_without_their_directory_exist() {
+    let name = Regex::new(r"`([\w./-]+\.(?:rs|c|h))(?::\w+)?`").unwrap();
+    let code = files_of_code();
+    let mut wrong = Vec::new();
+    for page in pages_of_code() {
+        for (line, text) in paragraphs(&page) {
+            for found in name.captures_iter(&text) {
+                if named(&found[1], &code).is_empty() {
+                    wrong.push(format!("{}:{line}: {}", page.name, &found[1]));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn names_that_occur_in_other_names_are_not_defined() {
+    let rust = "    /// lose\n    pub(super) fn close() {}\n    HolderMissing,\n    x.lose();\n";
+    let c = "static void end_request(int a)\n{\n\tbegin_request();\n}\nstruct line {\n";
+    for (name, code) in [("lose", rust), ("Holder", rust), ("begin_request", c)] {
+        assert!(!is_defined(name, code), "{name}");
+    }
+    for (name, code) in [
+        ("close", rust),
+        ("HolderMissing", rust),
+        ("end_request", c),
+        ("line", c),
+    ] {
+        assert!(is_defined(name, code), "{name}");
+    }
+}
+
+/// In Rust or C: a function, a type, a constant or a variant of an enum.
+fn is_defined(name: &str, code: &str) -> bool {
+    let kinds = "fn|struct|enum|const|static|trait|type|mod|#define";
+    let item = format!(r"(?:^|\s)(?:{kinds}) +{name}\b");
+    let function = format!(r"^[a-zA-Z_][^;=\n]*\b{name}\(");
+    let variant = format!(r"^ +{name}\b[^;:=.]*[,{{]$");
+    let definition = Regex::new(&format!("(?m){item}|{function}|{variant}")).unwrap();
+    definition.is_match(code)
+}
+
+/// The file of this path, else those whose paths end with it.
+fn named<'a>(name: &str, files: &'a [(String, String)]) -> Vec<&'a (String, String)> {
+    let below = format!("/{name}");
+    match files.iter().find(|(path, _)| path == name) {
+        Some(file) => vec![file],
+        None => files
+            .iter()
+            .filter(|(path, _)| path.ends_with(&below))
+            .collect(),
+    }
+}
+
+fn files_of_code() -> Vec<(String, String)> {
+    let directories = ["crates", "fuzz", "lab", "sapi", "src", "tests"];
+    files(&directories, |path| {
+        let end = path.extension();
+        end.is_some_and(|end| ["rs", "c", "h"].iter().any(|ours| end == *ours))
+    })
+}
+
+/// Each with its first line.
+fn paragraphs(page: &Page) -> Vec<(usize, String)> {
+    let mut paragraphs: Vec<(usize, String)> = Vec::new();
+    let mut last = 0;
+    for (number, line) in page.prose() {
+        let line = line.trim();
+        match paragraphs.last_mut() {
+            Some((_, text)) if last + 1 == number && !line.is_empty() => {
+                text.push(' ');
+                text.push_str(line);
+            }
+            _ => paragraphs.push((number, line.to_string())),
+        }
+        last = number;
+    }
+    paragraphs
+}
+
+/// In the changelog, files have their names of then, and below tests/ those of other projects.
+fn pages_of_code() -> Vec<Page> {
+    let mut pages = pages();
+    pages.retain(|page| page.name != "CHANGELOG.md" && !page.name.starts_with("tests/"));
+    pages
 }
