@@ -126,7 +126,8 @@ class Idioms(unittest.TestCase):
             found("a.py", '"""Begins\nanew."""\nx = "anew"  # anew\n'), [(3, "anew"), (2, "anew")]
         )
         self.assertEqual(found("run", "#!/bin/sh\n# anew\necho anew\n"), [(2, "anew")])
-        self.assertEqual(found("a.toml", "# anew\na = 1\n"), [(1, "anew")])
+        for path in ("a.toml", "a.toml.example"):
+            self.assertEqual(found(path, "# anew\na = 1\n"), [(1, "anew")], path)
 
     def test_words_are_counted_once(self):
         self.assertEqual(
@@ -162,6 +163,9 @@ class Columns(unittest.TestCase):
             self.long("a.php", f"{self.LONG}\n<?php\nrun('{self.LONG}');\n?>\n{self.LONG}"), []
         )
         self.assertEqual(self.long("tests/a.php", f"<?php // {self.LONG}\n"), [])
+        for path in ["a.toml", "a.toml.example"]:
+            source = f'# {self.LONG}\na = "{self.LONG}"\n#a = "{self.LONG}"\n'
+            self.assertEqual(self.long(path, source), [1, 3], path)
 
     def test_what_cannot_be_wrapped_is_allowed(self):
         self.assertEqual(
