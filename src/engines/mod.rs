@@ -45,8 +45,8 @@ pub use workers::{Boot, Code, FindScript, Linked, observe_parking};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The engine's name in the catalogue. By default `rewind` if the script calls `surus_serve()`,
-    /// otherwise `classic`.
+    /// The engine's name in the catalogue. By default `rewind` for scripts that boot, otherwise
+    /// `classic` (docs/reference/engines.md).
     #[serde(deserialize_with = "known")]
     pub name: Option<String>,
     /// The PHP file to boot, relative to the project; by default `index.php` of the document root.
