@@ -13,7 +13,7 @@ _Atomic uint64_t *surus_tickets;
 
 bool surus_scoreboard_open(int fd)
 {
-	size_t size = SURUS_SCOREBOARD_SIZE(surus_settings.workers, surus_settings.requests);
+	size_t size = SURUS_SCOREBOARD_SIZE(surus_settings.workers, surus_settings.slots);
 
 	surus_lines = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (surus_lines == MAP_FAILED) {

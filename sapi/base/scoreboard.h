@@ -9,14 +9,12 @@
 #include "base/scoreboard_layout.h"
 
 extern struct surus_line *surus_lines; /* one per worker */
-extern _Atomic uint64_t *surus_tickets; /* one per request id (scoreboard_layout.h) */
+extern _Atomic uint64_t *surus_tickets; /* one per slot (scoreboard_layout.h) */
 
 /* Maps the scoreboard; in the master process, after the settings have been read. False, with errno:
  * it cannot be mapped. */
 bool surus_scoreboard_open(int fd);
 
-/* In a worker: whether another worker holds a request. */
-bool surus_scoreboard_others_busy(void);
 void surus_set_state(enum surus_state state);
 
 #endif

@@ -23,8 +23,8 @@ enum surus_state {
  * its own line but keeps a copy. */
 struct surus_line {
 	_Atomic uint32_t state; /* enum surus_state */
-	/* id of the request it holds, while state is RECEIVED to FINISHING */
-	_Atomic uint32_t request;
+	/* slot of the request it holds, while state is RECEIVED to FINISHING */
+	_Atomic uint32_t slot;
 	_Atomic uint64_t since; /* when the state was entered, in microseconds of CLOCK_MONOTONIC */
 	/* the half of the held request's ticket that is not secret */
 	_Atomic uint64_t tag;
@@ -37,8 +37,8 @@ struct surus_line {
 };
 _Static_assert(sizeof(struct surus_line) == 64, "one cache line per worker");
 
-/* A ticket is a number that no other request has. Each request id has a word for the ticket of the
- * request that uses the id now. Surus writes the ticket before it sends the request. The worker
+/* A ticket is a number that no other request has. Each slot has a word for the ticket of the
+ * request that is in it now. Surus writes the ticket before it sends the request. The worker
  * that receives the request claims it: it replaces the ticket by SURUS_CLAIMED in one atomic step.
  * So one worker runs a request, however often it is found in the ring, and Surus can revoke an
  * unclaimed request by the same step. Half of the ticket is secret: the message and the holder's
@@ -57,8 +57,8 @@ static inline uint64_t surus_ticket_end(uint64_t ticket)
 	mixed ^= mixed >> 33;
 	return mixed >> 32 << 32 | (uint32_t)~ticket;
 }
-/* The scoreboard is an array of lines, one per worker, then one word per request id. */
-#define SURUS_SCOREBOARD_SIZE(workers, requests) \
-	((size_t)(workers) * sizeof(struct surus_line) + (size_t)(requests) * sizeof(uint64_t))
+/* The scoreboard is an array of lines, one per worker, then one word per slot. */
+#define SURUS_SCOREBOARD_SIZE(workers, slots) \
+	((size_t)(workers) * sizeof(struct surus_line) + (size_t)(slots) * sizeof(uint64_t))
 
 #endif

@@ -129,8 +129,8 @@ bool surus_settings_read(int fd)
 			surus_settings.warms_up = *value == '1';
 		} else if (IS("workers")) {
 			surus_settings.workers = (uint32_t)strtoul(value, NULL, 10);
-		} else if (IS("requests")) {
-			surus_settings.requests = (uint32_t)strtoul(value, NULL, 10);
+		} else if (IS("slots")) {
+			surus_settings.slots = (uint32_t)strtoul(value, NULL, 10);
 		} else if (IS("max_requests")) {
 			surus_settings.max_requests = strtoull(value, NULL, 10);
 		} else if (IS("max_memory")) {

@@ -27,7 +27,7 @@ struct surus_settings {
 	bool direct_binding; /* bind calls inside PHP's library directly */
 	bool profiles; /* trace the start */
 	uint32_t workers;
-	uint32_t requests; /* request ids are 1..requests-1 */
+	uint32_t slots; /* for requests: 1 to slots-1 */
 	uint64_t max_requests; /* requests after which a worker exits; 0: no limit */
 	uint64_t max_memory; /* resident bytes beyond which a worker exits; 0: no limit */
 	char *user; /* name of PHP's user; NULL: stay the current user */

@@ -222,7 +222,7 @@ int surus_inbox_receive(struct surus_request *request)
 	        : surus_request_parse(request, (size_t)len);
 	bool lacks_body = request->body_fd < 0 && !request->body && request->body_len > 0;
 	if (msg.msg_flags & MSG_CTRUNC && lacks_body && request->id > 0 &&
-	        request->id < surus_settings.requests) {
+	        request->id < surus_settings.slots) {
 		fprintf(stderr,
 		        "surus-php: no descriptor is left for the body of a request; another worker gets "
 		        "the request and replaces this one; if this happens again, raise the limit "

@@ -135,7 +135,7 @@ const char *surus_request_parse(struct surus_request *request, size_t len)
 		}
 		at = content + content_len + padding;
 	}
-	if (request->id == 0 || request->id >= surus_settings.requests) {
+	if (request->id == 0 || request->id >= surus_settings.slots) {
 		return "no valid request id";
 	}
 	if (request->body_fd < 0 && request->body_len !=

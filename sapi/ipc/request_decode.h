@@ -18,7 +18,7 @@ struct surus_var {
 enum { SURUS_MAX_VARS = 1024, SURUS_MESSAGE_MAX = 256 * 1024 };
 
 struct surus_request {
-	uint16_t id; /* FastCGI request id; 0 if there is no request */
+	uint16_t id; /* FastCGI's request id: the number of its slot; 0 if there is no request */
 	uint32_t tag; /* the lower half of its ticket */
 	/* its ticket, once this worker has claimed it (scoreboard_layout.h); 0 before */
 	uint64_t ticket;

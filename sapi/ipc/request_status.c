@@ -43,7 +43,7 @@ void surus_request_status_rewrite(void)
 
 	atomic_store_explicit(&surus_process->line->pid, (uint32_t)surus_process->pid,
 	        memory_order_relaxed);
-	atomic_store_explicit(&surus_process->line->request, request->id, memory_order_relaxed);
+	atomic_store_explicit(&surus_process->line->slot, request->id, memory_order_relaxed);
 	atomic_store_explicit(&surus_process->line->tag, request->tag, memory_order_relaxed);
 	atomic_store_explicit(&surus_process->line->state, surus_process->state, memory_order_release);
 	/* If a script has written the ticket back, another worker could run the request that this one

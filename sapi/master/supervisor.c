@@ -175,7 +175,7 @@ static void reap(void)
 			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u %llu", i, (int)pid,
 			        status,
 			                   atomic_load(&surus_lines[i].state),
-			                   atomic_load(&surus_lines[i].request),
+			                   atomic_load(&surus_lines[i].slot),
 			                   (unsigned long long)atomic_load(&surus_lines[i].tag));
 			send_message(text, (size_t)len, NULL, 0);
 			slot->pid = 0;

@@ -198,7 +198,7 @@ bool surus_worker_take(void)
 			surus_request_close(request);
 			continue;
 		}
-		atomic_store_explicit(&surus_process->line->request, request->id, memory_order_relaxed);
+		atomic_store_explicit(&surus_process->line->slot, request->id, memory_order_relaxed);
 		atomic_store_explicit(&surus_process->line->tag, request->tag, memory_order_relaxed);
 		atomic_store_explicit(&surus_process->line->taken, ++surus_process->taken,
 		        memory_order_relaxed);

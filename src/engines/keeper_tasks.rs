@@ -52,7 +52,7 @@ pub fn master(plan: &PoolPlan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Res
     let Ok(theirs) = <[OwnedFd; MASTER_DESCRIPTORS]>::try_from(fds) else {
         bail!("cannot start a master process: it takes {MASTER_DESCRIPTORS} descriptors");
     };
-    let requests = generation::requests(limits.capacity);
+    let slots = generation::slots(limits.capacity);
     let [
         control,
         inbox,
@@ -67,7 +67,7 @@ pub fn master(plan: &PoolPlan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Res
         [control, inbox, waiting].map(|fd| process::kind(fd) == DescriptorKind::Seqpacket);
     let are_pipes = [stdout, stderr].map(|fd| process::kind(fd) == DescriptorKind::Pipe);
     // The master process must not find them shorter than expected.
-    let board_size = Scoreboard::size(spec.workers, requests.into()) as u64;
+    let board_size = Scoreboard::size(spec.workers, slots.into()) as u64;
     let is_board = shared_memory::is_sealed(board.as_fd(), board_size);
     let are_rings = shared_memory::is_sealed(rings.as_fd(), Rings::size(spec.workers) as u64);
     ensure!(
@@ -78,7 +78,7 @@ pub fn master(plan: &PoolPlan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Res
             && process::is_event(doorbell),
         "cannot start a master process: a descriptor has the wrong type"
     );
-    Ok(master::launch(spec, requests, theirs, groups)?.id())
+    Ok(master::launch(spec, slots, theirs, groups)?.id())
 }
 
 /// Prepares what starts an installed PHP of a pool. `front` is the front end's user; `groups` are

@@ -15,7 +15,7 @@ use crate::shared_memory::SharedMemory;
 #[repr(C)]
 struct RawLine {
     state: AtomicU32,
-    request: AtomicU32,
+    slot: AtomicU32,
     since: AtomicU64,
     tag: AtomicU64,
     taken: AtomicU64,
@@ -111,9 +111,9 @@ impl State {
 pub struct WorkerLine {
     /// What it does.
     pub state: State,
-    /// The id of the request that it holds, while it is `Received`, `Running` or `Finishing`; None
-    /// if the number cannot be a request id.
-    pub request: Option<u16>,
+    /// The slot of the request that it holds, while it is `Received`, `Running` or `Finishing`. None
+    /// if no slot has this number.
+    pub slot: Option<u16>,
     /// The tag of that request's ticket.
     pub tag: u64,
     /// The process that writes the line.
@@ -127,10 +127,10 @@ pub struct WorkerLine {
 }
 
 impl WorkerLine {
-    /// The id and ticket tag of the request that it claims to hold.
+    /// The slot and ticket tag of the request that it claims to hold.
     pub fn held(&self) -> Option<(u16, u64)> {
-        let request = self.request.filter(|_| self.state.holds_event());
-        request.map(|request| (request, self.tag))
+        let slot = self.slot.filter(|_| self.state.holds_event());
+        slot.map(|slot| (slot, self.tag))
     }
 }
 
@@ -139,7 +139,7 @@ impl WorkerLine {
 pub struct Scoreboard {
     memory: SharedMemory,
     workers: usize,
-    requests: usize,
+    slots: usize,
 }
 
 // SAFETY: the mapping is used through atomics only, and lives until drop.
@@ -148,18 +148,18 @@ unsafe impl Send for Scoreboard {}
 unsafe impl Sync for Scoreboard {}
 
 impl Scoreboard {
-    /// Zeroed memory for `workers` lines and `requests` request ids, of which 0 is never used.
-    pub fn new(workers: usize, requests: usize) -> io::Result<Scoreboard> {
+    /// Zeroed memory for `workers` lines and the tickets in `slots` slots; slot 0 is never used.
+    pub fn new(workers: usize, slots: usize) -> io::Result<Scoreboard> {
         Ok(Scoreboard {
-            memory: SharedMemory::new(c"surus-scoreboard", Self::size(workers, requests))?,
+            memory: SharedMemory::new(c"surus-scoreboard", Self::size(workers, slots))?,
             workers,
-            requests,
+            slots,
         })
     }
 
     /// The size of the memory in bytes.
-    pub fn size(workers: usize, requests: usize) -> usize {
-        workers * size_of::<RawLine>() + requests * size_of::<AtomicU64>()
+    pub fn size(workers: usize, slots: usize) -> usize {
+        workers * size_of::<RawLine>() + slots * size_of::<AtomicU64>()
     }
 
     /// The memory, for the master process.
@@ -181,14 +181,10 @@ impl Scoreboard {
         }
     }
 
-    fn word(&self, request: u16) -> &AtomicU64 {
-        let request = usize::from(request);
-        assert!(
-            request < self.requests,
-            "request {request} of {}",
-            self.requests
-        );
-        let at = self.workers * size_of::<RawLine>() + request * size_of::<AtomicU64>();
+    fn word(&self, slot: u16) -> &AtomicU64 {
+        let slot = usize::from(slot);
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        let at = self.workers * size_of::<RawLine>() + slot * size_of::<AtomicU64>();
         // SAFETY: inside the mapping by the assertion and the size chosen in `new`, behind the
         // lines; a page-aligned base plus a multiple of 8 is aligned for a 64-bit atomic, for which
         // every bit pattern is valid.
@@ -201,7 +197,7 @@ impl Scoreboard {
         let state = State::from_number(raw.state.load(Ordering::Acquire));
         WorkerLine {
             state,
-            request: self.request_from(raw.request.load(Ordering::Relaxed)),
+            slot: self.slot_from(raw.slot.load(Ordering::Relaxed)),
             tag: raw.tag.load(Ordering::Relaxed),
             pid: raw.pid.load(Ordering::Acquire),
             since: raw.since.load(Ordering::Relaxed),
@@ -210,10 +206,10 @@ impl Scoreboard {
         }
     }
 
-    /// The number as a request id, if it can be one.
-    pub fn request_from(&self, number: u32) -> Option<u16> {
-        let request = u16::try_from(number).ok()?;
-        (request > 0 && usize::from(request) < self.requests).then_some(request)
+    /// The number as that of a slot, if it can be one.
+    pub fn slot_from(&self, number: u32) -> Option<u16> {
+        let slot = u16::try_from(number).ok()?;
+        (slot > 0 && usize::from(slot) < self.slots).then_some(slot)
     }
 
     /// Tells `worker` to end this request; takes effect with [`crate::process::Pid::stop`].
@@ -222,28 +218,28 @@ impl Scoreboard {
     }
 
     /// Lets one worker claim the request. Called before it is sent.
-    pub fn offer(&self, request: u16, ticket: Ticket) {
-        self.word(request).store(ticket.0, Ordering::SeqCst);
+    pub fn offer(&self, slot: u16, ticket: Ticket) {
+        self.word(slot).store(ticket.0, Ordering::SeqCst);
     }
 
     /// Whether the word says that the request is unclaimed. The word of a claimed request may have
     /// been written back.
-    pub fn is_offered(&self, request: u16, ticket: Ticket) -> bool {
-        self.word(request).load(Ordering::SeqCst) == ticket.0
+    pub fn is_offered(&self, slot: u16, ticket: Ticket) -> bool {
+        self.word(slot).load(Ordering::SeqCst) == ticket.0
     }
 
     /// Revokes the request. True if no worker will begin it, wherever its message is, and none has,
     /// unless the word was written back. False if a worker has claimed it.
-    pub fn revoke(&self, request: u16, ticket: Ticket) -> bool {
-        self.word(request)
+    pub fn revoke(&self, slot: u16, ticket: Ticket) -> bool {
+        self.word(slot)
             .compare_exchange(ticket.0, CLAIMED, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
     /// The client has disconnected: the worker that has claimed this request sees an aborted
     /// connection.
-    pub fn set_aborted(&self, request: u16, ticket: Ticket) {
-        self.word(request).store(ticket.end(), Ordering::SeqCst);
+    pub fn set_aborted(&self, slot: u16, ticket: Ticket) {
+        self.word(slot).store(ticket.end(), Ordering::SeqCst);
     }
 }
 
@@ -286,32 +282,32 @@ mod tests {
     }
 
     #[test]
-    fn line_with_impossible_request_id_holds_nothing() {
+    fn line_with_impossible_slot_holds_nothing() {
         let board = Scoreboard::new(2, 10).unwrap();
         let raw = board.raw(1);
         raw.state.store(3, Ordering::SeqCst);
         for (number, held) in [(5, true), (0, false), (10, false), (70_000, false)] {
-            raw.request.store(number, Ordering::SeqCst);
+            raw.slot.store(number, Ordering::SeqCst);
             assert_eq!(board.line(1).held().is_some(), held, "{number}");
         }
-        raw.request.store(0x1_0005, Ordering::SeqCst);
+        raw.slot.store(0x1_0005, Ordering::SeqCst);
         assert!(board.line(1).held().is_none());
     }
 
     #[test]
     fn lines_and_requests_do_not_overlap() {
         let board = Scoreboard::new(3, 10).unwrap();
-        for request in 0..10 {
-            board.offer(request, Ticket::new(u32::from(request) + 1, u32::MAX));
+        for slot in 0..10 {
+            board.offer(slot, Ticket::new(u32::from(slot) + 1, u32::MAX));
         }
         for worker in 0..3 {
             assert_eq!(board.line(worker).state, State::Starting);
             assert_eq!(board.line(worker).taken, 0);
             board.stop(worker, Ticket(u64::MAX));
         }
-        for request in 0..10 {
-            let ticket = Ticket::new(u32::from(request) + 1, u32::MAX);
-            assert!(board.is_offered(request, ticket));
+        for slot in 0..10 {
+            let ticket = Ticket::new(u32::from(slot) + 1, u32::MAX);
+            assert!(board.is_offered(slot, ticket));
         }
     }
 }

@@ -39,8 +39,8 @@ const INBOX_DEPTH: usize = 16;
 /// How often an application boots that changes while it boots.
 const BOOTS: usize = 3;
 
-/// Events that the workers and the inbox hold together if `max_waiting` may wait. Request ids have
-/// 16 bits.
+/// Events that the workers and the inbox hold together if `max_waiting` may wait. Numbers of
+/// slots have 16 bits.
 pub fn capacity(workers: usize, max_waiting: usize) -> usize {
     (workers + max_waiting.min(workers * INBOX_DEPTH)).min(60_000)
 }

@@ -69,14 +69,14 @@ impl GenerationState {
                     pid,
                     wait_status,
                     state,
-                    request,
+                    slot,
                     tag,
                 }) => {
-                    let request = self.board.request_from(request);
+                    let slot = self.board.slot_from(slot);
                     let exit = Exit {
                         wait_status: Some(wait_status),
                         state: State::from_number(state),
-                        held: request.map(|request| (request, tag)),
+                        held: slot.map(|slot| (slot, tag)),
                     };
                     self.worker_exited(index, pid, wait_status, exit);
                 }

@@ -219,7 +219,7 @@ impl Sweeper {
         if survey.written_back > 0 {
             shared.repaired("ticket");
         }
-        // The event may have ended since, and its request id may have been reused; the ticket
+        // The event may have ended since, and its slot may have been reused; the ticket
         // identifies it.
         for (key, event, finding) in survey.found {
             if let Finding::Lost(sent) = finding
@@ -274,7 +274,7 @@ impl Sweeper {
         let mut seen = Survey::default();
         shared.in_flight.each(|key, slot| {
             let is_over = slot.deadline.is_some_and(|deadline| now >= deadline);
-            let finding = if slot.is_offered(&shared.board, key.request) {
+            let finding = if slot.is_offered(&shared.board, key.slot) {
                 let since = slot.sent.map_or(now, |sent| sent.at);
                 let waits = Oldest { key, since };
                 seen.waiting += 1;
@@ -292,7 +292,7 @@ impl Sweeper {
                 }
             } else {
                 seen.claimed += 1;
-                if slot.revoke_again(&shared.board, key.request) {
+                if slot.revoke_again(&shared.board, key.slot) {
                     seen.written_back += 1;
                 }
                 claimed(slot, now, is_over)

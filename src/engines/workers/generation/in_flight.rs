@@ -1,4 +1,4 @@
-//! The table of in-flight events: request ids, tickets, deadlines and waiting callers.
+//! The table of in-flight events: slots, tickets, deadlines and waiting callers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, Weak};
@@ -57,11 +57,10 @@ pub struct Sent {
     pub to_polling_worker: bool,
 }
 
-/// Identifies an event in flight by its slot (`request`) and its ticket. Slots are reused, tickets
-/// are not.
+/// Identifies an event in flight by its slot and its ticket. Slots are reused, tickets are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    pub request: u16,
+    pub slot: u16,
     pub ticket: Ticket,
 }
 
@@ -124,24 +123,24 @@ pub struct InFlightRequest {
 
 impl InFlightRequest {
     /// Whether a worker can still claim it.
-    pub fn is_offered(&mut self, board: &Scoreboard, request: u16) -> bool {
-        self.is_claimed |= !board.is_offered(request, self.ticket);
+    pub fn is_offered(&mut self, board: &Scoreboard, number: u16) -> bool {
+        self.is_claimed |= !board.is_offered(number, self.ticket);
         !self.is_claimed
     }
 
     /// Revokes its ticket. False if a worker has claimed it.
-    pub fn revoke(&mut self, board: &Scoreboard, request: u16) -> bool {
-        let is_revoked = !self.is_claimed && board.revoke(request, self.ticket);
+    pub fn revoke(&mut self, board: &Scoreboard, number: u16) -> bool {
+        let is_revoked = !self.is_claimed && board.revoke(number, self.ticket);
         self.is_claimed = true;
         is_revoked
     }
 
     /// Revokes the ticket of a claimed event that a script has written back. Returns whether that
     /// was the case.
-    pub fn revoke_again(&self, board: &Scoreboard, request: u16) -> bool {
+    pub fn revoke_again(&self, board: &Scoreboard, number: u16) -> bool {
         self.is_claimed
-            && board.is_offered(request, self.ticket)
-            && board.revoke(request, self.ticket)
+            && board.is_offered(number, self.ticket)
+            && board.revoke(number, self.ticket)
     }
 
     /// Records a worker that claims to hold the event. False if another one does and is believed.
@@ -188,7 +187,7 @@ pub struct Stopping {
     pub kill_at: Instant,
 }
 
-/// All events in flight of one generation, by request id.
+/// All events in flight of one generation, by slot.
 pub struct InFlightRequests(Mutex<InFlightTable>);
 
 struct InFlightTable {
@@ -201,33 +200,32 @@ struct InFlightTable {
 }
 
 impl InFlightRequests {
-    /// For request ids from 1 to `requests - 1`.
-    pub fn new(requests: u16) -> InFlightRequests {
-        let slots = (0..requests).map(|_| None).collect();
+    /// With slots from 1 to `slots - 1`.
+    pub fn new(slots: u16) -> InFlightRequests {
         InFlightRequests(Mutex::new(InFlightTable {
-            slots,
-            free: (1..requests).rev().collect(),
+            slots: (0..slots).map(|_| None).collect(),
+            free: (1..slots).rev().collect(),
             number: 0,
             secret: RandomState::new(),
         }))
     }
 
-    /// Assigns a request id and a ticket, stores the slot that `slot` makes, and lets workers claim
-    /// the event. None if all ids are in use, which the queue prevents.
+    /// Assigns a slot and a ticket, stores what `request` makes of the ticket, and lets workers
+    /// claim the event. None if all slots are in use, which the queue prevents.
     pub fn open(
         &self,
         board: &Scoreboard,
-        slot: impl FnOnce(Ticket) -> InFlightRequest,
+        request: impl FnOnce(Ticket) -> InFlightRequest,
     ) -> Option<Key> {
         let mut table = self.lock();
-        let request = table.free.pop()?;
+        let slot = table.free.pop()?;
         table.number += 1;
         let secret = table.secret.hash_one(table.number) as u32;
         let ticket = Ticket::new(table.number as u32, secret);
-        table.slots[usize::from(request)] = Some(slot(ticket));
+        table.slots[usize::from(slot)] = Some(request(ticket));
         // While locked: a sweep takes any other word for a claim.
-        board.offer(request, ticket);
-        Some(Key { request, ticket })
+        board.offer(slot, ticket);
+        Some(Key { slot, ticket })
     }
 
     /// How many events have ended.
@@ -246,28 +244,28 @@ impl InFlightRequests {
     /// Changes the slot of an event that is still in flight.
     pub fn with<T>(&self, key: Key, change: impl FnOnce(&mut InFlightRequest) -> T) -> Option<T> {
         let mut table = self.lock();
-        let slot = table.slots.get_mut(usize::from(key.request))?.as_mut()?;
+        let slot = table.slots.get_mut(usize::from(key.slot))?.as_mut()?;
         (slot.ticket == key.ticket).then(|| change(slot))
     }
 
-    /// Like [`with`](Self::with), by what a scoreboard line names: a request id and a ticket's tag.
+    /// Like [`with`](Self::with), by what a scoreboard line names: a slot and a ticket's tag.
     pub fn named<T>(
         &self,
-        (request, tag): (u16, u64),
+        (number, tag): (u16, u64),
         change: impl FnOnce(&mut InFlightRequest) -> T,
     ) -> Option<T> {
         let mut table = self.lock();
-        let slot = table.slots.get_mut(usize::from(request))?.as_mut()?;
+        let slot = table.slots.get_mut(usize::from(number))?.as_mut()?;
         (u64::from(slot.ticket.tag()) == tag).then(|| change(slot))
     }
 
-    /// The event has ended; frees its request id.
+    /// The event has ended; frees its slot.
     pub fn close(&self, key: Key) {
         let mut table = self.lock();
-        if let Some(slot) = table.slots.get_mut(usize::from(key.request))
+        if let Some(slot) = table.slots.get_mut(usize::from(key.slot))
             && slot.take_if(|slot| slot.ticket == key.ticket).is_some()
         {
-            table.free.push(key.request);
+            table.free.push(key.slot);
         }
     }
 
@@ -275,10 +273,10 @@ impl InFlightRequests {
     pub fn close_all(&self) -> Vec<(u16, InFlightRequest)> {
         let mut table = self.lock();
         let mut closed = Vec::new();
-        for request in 1..table.slots.len() {
-            if let Some(slot) = table.slots[request].take() {
-                table.free.push(request as u16);
-                closed.push((request as u16, slot));
+        for number in 1..table.slots.len() {
+            if let Some(slot) = table.slots[number].take() {
+                table.free.push(number as u16);
+                closed.push((number as u16, slot));
             }
         }
         closed
@@ -286,10 +284,16 @@ impl InFlightRequests {
 
     /// Visits every event in flight.
     pub fn each(&self, mut visit: impl FnMut(Key, &mut InFlightRequest)) {
-        for (request, slot) in self.lock().slots.iter_mut().enumerate() {
+        for (number, slot) in self.lock().slots.iter_mut().enumerate() {
             if let Some(slot) = slot {
-                let (request, ticket) = (request as u16, slot.ticket);
-                visit(Key { request, ticket }, slot);
+                let (number, ticket) = (number as u16, slot.ticket);
+                visit(
+                    Key {
+                        slot: number,
+                        ticket,
+                    },
+                    slot,
+                );
             }
         }
     }
@@ -345,18 +349,18 @@ pub(super) mod tests {
     fn ticket_written_back_is_taken_away_and_never_revoked() {
         let (board, slots) = (Scoreboard::new(1, 4).unwrap(), InFlightRequests::new(4));
         let key = slots.open(&board, slot).unwrap();
-        let is_offered = |slot: &mut InFlightRequest| slot.is_offered(&board, key.request);
+        let is_offered = |slot: &mut InFlightRequest| slot.is_offered(&board, key.slot);
         assert_eq!(slots.with(key, is_offered), Some(true));
         // A worker claims it, and a script writes it back.
-        assert!(board.revoke(key.request, key.ticket));
+        assert!(board.revoke(key.slot, key.ticket));
         assert_eq!(slots.with(key, is_offered), Some(false));
-        board.offer(key.request, key.ticket);
+        board.offer(key.slot, key.ticket);
         assert_eq!(slots.with(key, is_offered), Some(false));
-        let revoked = slots.with(key, |slot| slot.revoke(&board, key.request));
+        let revoked = slots.with(key, |slot| slot.revoke(&board, key.slot));
         assert_eq!(revoked, Some(false));
-        let again = slots.with(key, |slot| slot.revoke_again(&board, key.request));
+        let again = slots.with(key, |slot| slot.revoke_again(&board, key.slot));
         assert_eq!(again, Some(true));
-        assert!(!board.is_offered(key.request, key.ticket));
+        assert!(!board.is_offered(key.slot, key.ticket));
     }
 
     #[test]
@@ -370,12 +374,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn key_of_an_event_that_has_ended_finds_no_other_with_its_request_id() {
+    fn key_of_an_event_that_has_ended_finds_no_other_in_its_slot() {
         let (board, slots) = (Scoreboard::new(1, 2).unwrap(), InFlightRequests::new(2));
         let first = slots.open(&board, slot).unwrap();
         slots.close(first);
         let second = slots.open(&board, slot).unwrap();
-        assert_eq!(first.request, second.request);
+        assert_eq!(first.slot, second.slot);
         slots.close(first);
         assert!(slots.with(first, |_| ()).is_none());
         assert!(slots.with(second, |_| ()).is_some() && !slots.is_empty());

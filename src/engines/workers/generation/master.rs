@@ -134,11 +134,11 @@ pub struct StartedMaster {
     pub output: [pipe::Receiver; 2],
 }
 
-/// Starts the master process. `requests` is the number of request ids in the scoreboard.
+/// Starts the master process. `slots` is the number of slots for requests in the scoreboard.
 pub async fn start(
     spec: &Spec,
     board: &Scoreboard,
-    requests: u16,
+    slots: u16,
     poller: &ResponsePoller,
 ) -> anyhow::Result<StartedMaster> {
     let (control, their_control) = Seqpacket::pair().context("cannot create the control socket")?;
@@ -164,7 +164,7 @@ pub async fn start(
         None => {
             let groups = spec.user.as_ref().map(groups).transpose()?;
             let groups = groups.unwrap_or_default();
-            Child::Plain(launch(spec, requests, theirs, &groups)?)
+            Child::Plain(launch(spec, slots, theirs, &groups)?)
         }
     };
     Ok(StartedMaster {
@@ -183,12 +183,12 @@ pub async fn start(
 /// [`MASTER_DESCRIPTORS`]. `groups` are those of the user.
 pub fn launch(
     spec: &Spec,
-    requests: u16,
+    slots: u16,
     theirs: [OwnedFd; MASTER_DESCRIPTORS],
     groups: &[u32],
 ) -> anyhow::Result<std::process::Child> {
     let boot = spec.script.as_ref().map(|find| find()).transpose()?;
-    let settings = process::memory_file(&encode(spec, boot.as_ref(), requests, groups)?)
+    let settings = process::memory_file(&encode(spec, boot.as_ref(), slots, groups)?)
         .context("cannot write the master process's settings to memory")?;
     let [
         control,
@@ -256,7 +256,7 @@ fn command(spec: &Spec) -> Command {
 fn encode(
     spec: &Spec,
     boot: Option<&Boot>,
-    requests: u16,
+    slots: u16,
     groups: &[u32],
 ) -> anyhow::Result<Vec<u8>> {
     let mut settings = Vec::new();
@@ -303,7 +303,7 @@ fn encode(
         if spec.direct_binding { "1" } else { "0" },
     )?;
     put("workers", &spec.workers.to_string())?;
-    put("requests", &requests.to_string())?;
+    put("slots", &slots.to_string())?;
     put("max_requests", &spec.max_requests.to_string())?;
     put("max_memory", &spec.max_memory.to_string())?;
     put("clear_env", if spec.clear_env { "1" } else { "0" })?;
@@ -357,9 +357,9 @@ pub enum MasterMessage {
         index: usize,
         pid: u32,
         wait_status: i32,
-        /// What its scoreboard line said last, unchecked: state, request id and ticket tag.
+        /// What its scoreboard line said last, unchecked: state, slot and ticket tag.
         state: u32,
-        request: u32,
+        slot: u32,
         tag: u64,
     },
     /// It ends all workers that it has announced, so that others take their places.
@@ -424,7 +424,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<MasterMessage> {
             pid: words.next()?.parse().ok()?,
             wait_status: words.next()?.parse().ok()?,
             state: words.next()?.parse().ok()?,
-            request: words.next()?.parse().ok()?,
+            slot: words.next()?.parse().ok()?,
             tag: words.next()?.parse().ok()?,
         }),
         "unchanged" => Some(MasterMessage::Checked(None)),
@@ -461,7 +461,7 @@ mod tests {
             parse("exited 1 2 3 4 5 6", vec![]),
             Some(MasterMessage::Exited {
                 index: 1,
-                request: 5,
+                slot: 5,
                 tag: 6,
                 ..
             })
@@ -471,7 +471,7 @@ mod tests {
         assert!(matches!(
             parse(&most, vec![]),
             Some(MasterMessage::Exited {
-                request: u32::MAX,
+                slot: u32::MAX,
                 ..
             })
         ));

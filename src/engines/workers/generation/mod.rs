@@ -66,8 +66,8 @@ impl Generation {
         scale: Option<Arc<Scale>>,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Generation> {
-        let requests = requests(limits.capacity);
-        let board = Scoreboard::new(spec.workers, requests.into())
+        let slots = slots(limits.capacity);
+        let board = Scoreboard::new(spec.workers, slots.into())
             .context("cannot allocate the scoreboard")?;
         let poller =
             ResponsePoller::new(spec.workers).context("cannot allocate the shared rings")?;
@@ -80,13 +80,13 @@ impl Generation {
             inbox,
             waiting,
             output,
-        } = master::start(spec, &board, requests, &poller).await?;
+        } = master::start(spec, &board, slots, &poller).await?;
         let shared = Arc::new(GenerationState::new(
             number,
             spec,
             board,
             poller.clone(),
-            requests,
+            slots,
             scale,
             metrics,
         ));
@@ -212,7 +212,7 @@ impl Generation {
         };
         let Some(key) = self.shared.in_flight.open(&self.shared.board, slot) else {
             return Err(DispatchError {
-                failure: Failure::Busy("all request ids are in use"),
+                failure: Failure::Busy("all slots for requests are in use"),
                 progress: RequestProgress::Queued,
             });
         };
@@ -317,7 +317,7 @@ impl Drop for WaitGuard<'_> {
     }
 }
 
-/// How many request ids a generation needs; 0 is never used.
-pub fn requests(capacity: usize) -> u16 {
+/// How many slots for requests a generation needs; 0 is never used.
+pub fn slots(capacity: usize) -> u16 {
     u16::try_from(capacity + 1).unwrap_or(u16::MAX)
 }

@@ -128,7 +128,7 @@ pub struct Exit {
     pub wait_status: Option<i32>,
     /// What its scoreboard line said.
     pub state: State,
-    /// The request id and the ticket tag in its scoreboard line.
+    /// The slot and the ticket tag in its scoreboard line.
     pub held: Option<(u16, u64)>,
 }
 
@@ -138,7 +138,7 @@ impl GenerationState {
         spec: &Spec,
         board: Scoreboard,
         poller: Arc<ResponsePoller>,
-        requests: u16,
+        slots: u16,
         scale: Option<Arc<Scale>>,
         metrics: Arc<Metrics>,
     ) -> GenerationState {
@@ -147,7 +147,7 @@ impl GenerationState {
             number,
             board,
             poller,
-            in_flight: InFlightRequests::new(requests),
+            in_flight: InFlightRequests::new(slots),
             attention: Attention::default(),
             revalidation: Revalidation::new(),
             polling: PollPolicy::new(spec.busy_poll),
@@ -463,11 +463,11 @@ impl GenerationState {
             env: BTreeMap::new(),
             launch: None,
         };
-        let requests = workers as u16 + 1;
-        let board = Scoreboard::new(workers, requests.into()).unwrap();
+        let slots = workers as u16 + 1;
+        let board = Scoreboard::new(workers, slots.into()).unwrap();
         let poller = ResponsePoller::new(workers).unwrap();
         let metrics = Arc::new(Metrics::default());
-        let new = GenerationState::new(1, &spec, board, poller, requests, None, metrics);
+        let new = GenerationState::new(1, &spec, board, poller, slots, None, metrics);
         Arc::new(new)
     }
 }

@@ -85,10 +85,10 @@ impl Inbox {
     pub async fn send(
         &self,
         event: &Event,
-        Key { request, ticket }: Key,
+        Key { slot, ticket }: Key,
         batches: bool,
     ) -> Result<Sent, SendError> {
-        let mut head = encode_head(event, request).map_err(SendError::Unsendable)?;
+        let mut head = encode_head(event, slot).map_err(SendError::Unsendable)?;
         head[BATCHES] = u8::from(batches);
         head[TAG..TAG + 4].copy_from_slice(&ticket.tag().to_be_bytes());
         let inline = match event.request.body() {

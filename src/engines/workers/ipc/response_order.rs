@@ -15,18 +15,18 @@ pub struct ResponseSequence {
 }
 
 struct CurrentResponse {
-    request: u16,
+    slot: u16,
     /// The event, if the ticket was valid.
     event: Option<Key>,
 }
 
 impl ResponseSequence {
     /// The event that the worker currently answers, if its ticket was valid. Fails if it answers
-    /// another request id, or none.
-    pub fn at(&self, request: u16) -> Result<Option<Key>, String> {
+    /// another slot, or none.
+    pub fn at(&self, slot: u16) -> Result<Option<Key>, String> {
         match &self.current {
-            Some(current) if current.request == request => Ok(current.event),
-            _ => Err(format!("it answers request {request} without its ticket")),
+            Some(current) if current.slot == slot => Ok(current.event),
+            _ => Err(format!("it answers slot {slot} without its ticket")),
         }
     }
 
@@ -41,15 +41,15 @@ impl ResponseSequence {
         self.ended + 1
     }
 
-    /// The worker begins to answer `request`, which is `event` if its ticket was valid. Fails if it
+    /// The worker begins to answer `slot`, which holds `event` if its ticket was valid. Fails if it
     /// has not ended the previous one.
-    pub fn begin(&mut self, request: u16, event: Option<Key>) -> Result<(), String> {
-        if let Some(CurrentResponse { request: other, .. }) = self.current {
+    pub fn begin(&mut self, slot: u16, event: Option<Key>) -> Result<(), String> {
+        if let Some(CurrentResponse { slot: other, .. }) = self.current {
             return Err(format!(
-                "it sent a record of request {request} within its response to request {other}"
+                "it sent a record of slot {slot} within its response to slot {other}"
             ));
         }
-        self.current = Some(CurrentResponse { request, event });
+        self.current = Some(CurrentResponse { slot, event });
         Ok(())
     }
 
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn record_without_ticket_is_rejected() {
-        let key = |request, number| Key {
-            request,
+        let key = |slot, number| Key {
+            slot,
             ticket: Ticket::new(number, 5),
         };
         let mut turn = ResponseSequence::default();

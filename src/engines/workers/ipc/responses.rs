@@ -360,7 +360,7 @@ impl Outbox {
                 self.reply = reply;
                 debug!(
                     pid = self.pid.get(),
-                    slot = key.request,
+                    slot = key.slot,
                     ?progress,
                     "a worker crashed with a request"
                 );
@@ -414,7 +414,7 @@ mod tests {
         let shared = GenerationState::without_processes(longest);
         let mut outbox = outbox(shared.clone());
         let key = Key {
-            request: 1,
+            slot: 1,
             ticket: Ticket::new(1, 2),
         };
         // A policy that misses the ends believes that the pool has been idle since its start.
@@ -423,7 +423,7 @@ mod tests {
         for _ in 0..100 {
             // Before the end of this request: the wait for the next one is zero on any machine.
             let next_request = Instant::now();
-            outbox.sequence.begin(key.request, Some(key)).unwrap();
+            outbox.sequence.begin(key.slot, Some(key)).unwrap();
             for (kind, content) in [
                 (
                     fastcgi::STDOUT,
@@ -433,7 +433,7 @@ mod tests {
             ] {
                 let record = Record {
                     kind,
-                    request: key.request,
+                    request: key.slot,
                     content: Bytes::from_static(content),
                 };
                 outbox.take(record, true).await.unwrap();

@@ -111,9 +111,9 @@ impl Pool {
 
     /// Writes a worker's line as the worker does.
     fn write_line(&self, worker: usize, state: u32, held: Option<Key>) {
-        let request = held.map_or(0, |key| u32::from(key.request));
+        let slot = held.map_or(0, |key| u32::from(key.slot));
         let tag = held.map_or(0, |key| u64::from(key.ticket.tag()));
-        let numbers = [state.to_ne_bytes(), request.to_ne_bytes()].concat();
+        let numbers = [state.to_ne_bytes(), slot.to_ne_bytes()].concat();
         let start = 64 * worker as u64;
         write(self.shared.board.fd(), start, &numbers);
         // Since the machine started.
@@ -195,7 +195,7 @@ async fn request_with_an_overwritten_ticket_fails_within_a_second() {
         let mut pool = Pool::new(2);
         let (key, mut answer) = pool.request(false);
         pool.skip_all();
-        let at = 64 * 2 + 8 * u64::from(key.request);
+        let at = 64 * 2 + 8 * u64::from(key.slot);
         write(pool.shared.board.fd(), at, &word.to_ne_bytes());
         let is_failed =
             |_: &GenerationState| failed(&mut answer) == Some(RequestProgress::Received);

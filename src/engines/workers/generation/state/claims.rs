@@ -43,9 +43,9 @@ impl GenerationState {
     /// it; its slot is closed then.
     pub fn withdraw(&self, key: Key, error: Option<DispatchError>) -> Option<bool> {
         let is_revoked = self.in_flight.with(key, |slot| {
-            let is_revoked = slot.revoke(&self.board, key.request);
+            let is_revoked = slot.revoke(&self.board, key.slot);
             if !is_revoked {
-                self.board.set_aborted(key.request, key.ticket);
+                self.board.set_aborted(key.slot, key.ticket);
             }
             match error {
                 Some(DispatchError { failure, progress }) => {
@@ -71,7 +71,7 @@ impl GenerationState {
         self.record_holders();
         let mut waiting = Vec::new();
         self.in_flight.each(|key, slot| {
-            if slot.is_offered(&self.board, key.request) {
+            if slot.is_offered(&self.board, key.slot) {
                 waiting.push(key);
             }
         });
@@ -88,7 +88,7 @@ impl GenerationState {
     /// Fails the caller, if no worker has begun the event.
     pub fn take_back_for(&self, key: Key, failure: Failure) -> bool {
         let is_revoked = self.in_flight.with(key, |slot| {
-            let is_revoked = slot.revoke(&self.board, key.request);
+            let is_revoked = slot.revoke(&self.board, key.slot);
             if is_revoked {
                 slot.fail(failure, RequestProgress::Queued);
             }
@@ -104,12 +104,12 @@ impl GenerationState {
     /// ticket. None if no event has that ticket, or if another worker has shown it before.
     pub fn claimed(
         &self,
-        request: u16,
+        slot: u16,
         ticket: Ticket,
         worker: usize,
         pid: &Arc<Pid>,
     ) -> Option<Key> {
-        let key = Key { request, ticket };
+        let key = Key { slot, ticket };
         let holder = Holder {
             worker,
             pid: pid.clone(),
@@ -168,7 +168,7 @@ impl GenerationState {
         };
         let key = |slot: &mut InFlightRequest| {
             slot.record_claim(&holder).then_some(Key {
-                request: held.0,
+                slot: held.0,
                 ticket: slot.ticket,
             })
         };
@@ -178,7 +178,7 @@ impl GenerationState {
     /// Whether this process's line names the event.
     pub fn is_named(&self, worker: usize, pid: &Arc<Pid>, key: Key) -> bool {
         let line = self.line(worker);
-        line.pid == pid.get() && line.held() == Some((key.request, key.ticket.tag().into()))
+        line.pid == pid.get() && line.held() == Some((key.slot, key.ticket.tag().into()))
     }
 
     /// Whether the line of another worker names the event.
