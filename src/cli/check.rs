@@ -171,7 +171,7 @@ async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
     let address = config.admin.address(project);
     if running::is_running(&address, project).await {
         match addresses::check(config) {
-            Ok(()) => findings.fine("listens at", names),
+            Ok(()) => findings.fine("listens on", names),
             Err(error) => findings.stop(&error),
         }
         findings.note(format_args!(
@@ -180,7 +180,7 @@ async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
         return;
     }
     match addresses::bind(config).and_then(|_| config.admin.bind(project)) {
-        Ok(_) => findings.fine("listens at", names),
+        Ok(_) => findings.fine("listens on", names),
         Err(error) => findings.stop(&error),
     }
 }

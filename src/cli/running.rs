@@ -56,7 +56,7 @@ async fn answer<T>(
     tokio::select! {
         answer = asked => answer,
         () = silence => Err(anyhow!(
-            "surus listens at {address} and has not answered for {} seconds; look whether its \
+            "surus listens on {address} and has not answered for {} seconds; look whether its \
              process is stopped, or shutting down",
             HEALTH.as_secs()
         )),

@@ -22,7 +22,7 @@ fn check_reports_the_engine_and_script_that_would_run() {
         &[
             "✓ configuration    ",
             "/surus.toml\n",
-            "✓ listens at       http://127.0.0.1:0\n",
+            "✓ listens on       http://127.0.0.1:0\n",
             &root,
             &script,
             "✓ routes           1\n",

@@ -279,7 +279,7 @@ fn single_string_stands_for_a_list_of_addresses() {
         let project = project(&[("index.php", ""), ("surus.toml", &configuration)]);
         let said = surus(&["check", project.path().to_str().unwrap()], &[]);
         assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
-        says(&said.stdout, &["✓ listens at       http://127.0.0.1:0\n"]);
+        says(&said.stdout, &["✓ listens on       http://127.0.0.1:0\n"]);
     }
     let wrong = project(&[("surus.toml", "[http]\nlisten = 8080\n")]);
     let said = surus(&["check", wrong.path().to_str().unwrap()], &[]);

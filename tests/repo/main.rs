@@ -15,6 +15,7 @@ mod http_page;
 mod log_lines;
 mod markdown;
 mod pages;
+mod quoted_messages;
 mod security;
 mod shell;
 mod snippets;

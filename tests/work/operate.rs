@@ -19,7 +19,7 @@ pub fn address(work: &Work) -> String {
     start.split('"').next().unwrap().to_string()
 }
 
-/// Runs `surus` for a site, whose `surus work` listens at `address`.
+/// Runs `surus` for a site, whose `surus work` listens on `address`.
 pub fn surus(site: &Site, address: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_surus"))
         .args(args)

@@ -127,7 +127,7 @@ impl Bound {
                 if let Ok(Some(found)) = place.find() {
                     if place.connect().is_ok() {
                         bail!(
-                            "cannot listen at unix:{}: another process does; end it, or choose \
+                            "cannot listen on unix:{}: another process does; end it, or choose \
                              another address with {setting}",
                             path.display()
                         );
@@ -241,7 +241,7 @@ fn bind_error(error: io::Error, address: SocketAddr, setting: &str) -> anyhow::E
         _ => "",
     };
     anyhow::anyhow!(
-        "cannot listen at {address}: {why}choose another address with {setting} ({error})"
+        "cannot listen on {address}: {why}choose another address with {setting} ({error})"
     )
 }
 

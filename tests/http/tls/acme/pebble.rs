@@ -197,7 +197,7 @@ impl Gate {
         Gate { port, target }
     }
 
-    /// Leads all connections to this address. One that no server listens at fails them.
+    /// Leads all connections to this address. One that no server listens on fails them.
     pub fn open(&self, address: &str) {
         *self.target.0.lock().unwrap() = Some(address.to_owned());
         self.target.1.notify_all();
