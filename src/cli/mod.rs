@@ -52,7 +52,7 @@ mod user_ini;
 mod value_lint;
 mod warm_ups;
 mod watch;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[cfg(feature = "_work")]
 mod work;
 mod work_part;
 
@@ -153,7 +153,7 @@ Examples:
   surus bench http://127.0.0.1:8080/ --find-max --p99 20ms
   surus bench http://127.0.0.1:8080/@3 http://127.0.0.1:8080/search --html report.html")]
     Bench(Box<bench::Bench>),
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    #[cfg(feature = "_work")]
     /// Run the jobs of an application's queues
     #[command(after_help = "\
 Examples:
@@ -214,7 +214,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reload(args) => reload::run(args),
         Command::Leaks(args) => leaks::run(args),
         Command::Bench(args) => bench::run(*args),
-        #[cfg(any(feature = "redis", feature = "sqlite"))]
+        #[cfg(feature = "_work")]
         Command::Work(args) => work::run(args),
         Command::Lambda(args) => return lambda::run(*args),
         Command::Engines => engines::run(),

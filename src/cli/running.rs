@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::anyhow;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[cfg(feature = "_work")]
 use anyhow::bail;
 use http::{Method, StatusCode};
 
@@ -132,7 +132,7 @@ pub fn ask(
 }
 
 /// Asks the running `surus work` of a project.
-#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[cfg(feature = "_work")]
 pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
     let directory = project.directory()?;
     let address = work_address(&directory, &project.load_all()?.config);

@@ -25,7 +25,7 @@ impl StopSignals {
     }
 
     /// The end has begun for another reason, such as the same signal that someone else received.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    #[cfg(feature = "_work")]
     pub fn has_begun(&mut self) {
         self.first.get_or_insert_with(Instant::now);
     }

@@ -1,11 +1,11 @@
 //! The part of `surus serve` that runs jobs, which a build without brokers lacks.
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[cfg(feature = "_work")]
 pub use super::work::WorkPart;
-#[cfg(not(any(feature = "redis", feature = "sqlite")))]
+#[cfg(not(feature = "_work"))]
 pub use absent::WorkPart;
 
-#[cfg(not(any(feature = "redis", feature = "sqlite")))]
+#[cfg(not(feature = "_work"))]
 mod absent {
     use std::os::fd::OwnedFd;
     use std::path::Path;
@@ -23,8 +23,8 @@ mod absent {
         pub fn of_server(_: &Path, config: &Config) -> anyhow::Result<Option<WorkPart>> {
             anyhow::ensure!(
                 !config.work.serve,
-                "this surus is built without queues (work.serve); build it with the feature \
-                 `redis` or `sqlite`"
+                "this surus is built without queues (work.serve); build it with the feature of \
+                 a broker, such as `redis`"
             );
             Ok(None)
         }
