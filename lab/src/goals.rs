@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use surus_measure::{MARK, Measured, Ratio};
+use surus_measure::{MARK, Measured, Number, Ratio, Unit};
 
 use crate::experiment::Experiment;
 use crate::files::Places;
@@ -42,7 +42,7 @@ impl Goal {
             low: samples().fold(f64::INFINITY, f64::min),
             high: samples().fold(f64::NEG_INFINITY, f64::max),
         };
-        let text = surus_measure::Number::Measured(median).to_string();
+        let text = Number::Measured(median).to_string();
         (text, self.verdict(range))
     }
 
@@ -60,10 +60,16 @@ impl Goal {
         if self.quantity.depends_on_generator() && [of, to].into_iter().any(is_limited) {
             return (MARK.into(), GoalVerdict::Unknown);
         }
-        let Some(ratio) = tables::ratio(results, self.quantity, [of, to]) else {
+        let rounds = tables::common_rounds(results, self.quantity, [of, to]);
+        let Some(ratio) = rounds.ratio(0, 1) else {
             return ("–".into(), GoalVerdict::NotMeasured);
         };
-        let text = surus_measure::Number::Measured(Measured::ratio(ratio)).to_string();
+        let count = rounds.samples(0).len();
+        if count < tables::LEAST_ROUNDS {
+            let value = Measured::once(ratio.value, Unit::Times);
+            return (value.short(), GoalVerdict::NoInterval { rounds: count });
+        }
+        let text = Number::Measured(Measured::ratio(ratio)).to_string();
         (text, self.verdict(ratio))
     }
 
@@ -101,18 +107,30 @@ enum GoalVerdict {
     Open,
     /// The load generator was the limit.
     Unknown,
+    /// There were too few rounds for one.
+    NoInterval {
+        rounds: usize,
+    },
     NotMeasured,
 }
 
 impl GoalVerdict {
-    fn word(self) -> &'static str {
+    fn words(self) -> String {
         match self {
-            GoalVerdict::Met => "met",
-            GoalVerdict::Missed => "not met",
-            GoalVerdict::Open => "open: some rounds keep it, or the interval includes it",
-            GoalVerdict::Unknown => "unknown",
-            GoalVerdict::NotMeasured => "not measured",
+            GoalVerdict::Met => "met".into(),
+            GoalVerdict::Missed => "not met".into(),
+            GoalVerdict::Open => "open: some rounds keep it, or the interval includes it".into(),
+            GoalVerdict::Unknown => "unknown".into(),
+            GoalVerdict::NoInterval { rounds: 1 } => "1 round: no interval".into(),
+            GoalVerdict::NoInterval { rounds } => format!("{rounds} rounds: no interval"),
+            GoalVerdict::NotMeasured => "not measured".into(),
         }
+    }
+
+    /// Whether the document says what is in the way. Goals without a verdict may be met.
+    fn is_bounded(self) -> bool {
+        use GoalVerdict::{Missed, Open, Unknown};
+        matches!(self, Missed | Open | Unknown)
     }
 }
 
@@ -139,10 +157,9 @@ pub fn section(
                 Some(_) => format!("[{title}](results/{name}.md)"),
                 None => title.clone(),
             };
-            let word = verdict.word();
-            let _ = writeln!(table, "| {title} | {wanted} | {measured} | {word} |");
-            // A goal that was not measured may be met.
-            if !matches!(verdict, GoalVerdict::Met | GoalVerdict::NotMeasured) {
+            let words = verdict.words();
+            let _ = writeln!(table, "| {title} | {wanted} | {measured} | {words} |");
+            if verdict.is_bounded() {
                 let _ = writeln!(bounds, "- {}: {}", goal.title, goal.bound);
             }
         }
@@ -185,7 +202,7 @@ pub fn section(
         table,
         "| `make lab`: all experiments in their small form | under {SMALL_MINUTES} min | \
          {measured} | {} |",
-        verdict.word()
+        verdict.words()
     );
     let verdict = match missing.is_empty() {
         true => GoalVerdict::Met,
@@ -196,7 +213,7 @@ pub fn section(
         table,
         "| every row of every table has numbers | {rows} rows | {} | {} |",
         rows - without,
-        verdict.word()
+        verdict.words()
     );
     let line = |(row, count): (&String, &usize)| match count {
         1 => format!("- {row}\n"),
@@ -215,24 +232,57 @@ pub fn section(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::quantity::Quantity;
 
-    fn verdict(at_most: Option<f64>, at_least: Option<f64>, low: f64, high: f64) -> GoalVerdict {
-        let goal = Goal {
+    fn goal(at_most: Option<f64>, at_least: Option<f64>) -> Goal {
+        Goal {
             title: String::new(),
-            load: String::new(),
+            load: "many".into(),
             quantity: Quantity::Rate,
-            contestant: String::new(),
-            to: None,
-            to_load: None,
+            contestant: "surus".into(),
+            to: Some("surus".into()),
+            to_load: Some("few".into()),
             at_most,
             at_least,
             bound: String::new(),
-        };
+        }
+    }
+
+    fn verdict(at_most: Option<f64>, at_least: Option<f64>, low: f64, high: f64) -> GoalVerdict {
         let value = low.midpoint(high);
-        goal.verdict(Ratio { value, low, high })
+        goal(at_most, at_least).verdict(Ratio { value, low, high })
+    }
+
+    fn results(rounds: usize) -> Results {
+        let sample = json!({"rate": 100.0, "generator": 10.0});
+        let half = json!({"rate": 50.0, "generator": 10.0});
+        let turn = json!({"contestant": "surus", "samples": {"few": sample, "many": half}});
+        let round = json!({"load_average": 0.0, "turns": [turn]});
+        let machine = json!({"cpus": 2, "cpu": "", "memory_gib": 1, "kernel": ""});
+        let results = json!({
+            "experiment": "", "size": "full", "date": "", "command": "", "revision": "",
+            "machine": machine, "contestants": {}, "fingerprint": "", "wanted": rounds,
+            "rounds": vec![round; rounds],
+        });
+        serde_json::from_value(results).unwrap()
+    }
+
+    #[test]
+    fn ratio_of_few_rounds_is_told_without_a_verdict() {
+        let judged = |rounds| goal(None, Some(0.9)).judge(&results(rounds));
+        assert_eq!(judged(0), ("–".into(), GoalVerdict::NotMeasured));
+        let (text, verdict) = judged(3);
+        assert_eq!(verdict.words(), "3 rounds: no interval");
+        assert_eq!(text, "0.500 ×");
+        assert!(!verdict.is_bounded());
+        let (text, verdict) = judged(6);
+        assert_eq!(verdict, GoalVerdict::Missed);
+        assert_eq!(text, "0.500 × (0.500 to 0.500)");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::quantity::Quantity;
 use crate::results::Results;
 
 /// With fewer rounds, the bootstrap's interval is too narrow for a verdict.
-const LEAST_ROUNDS: usize = 6;
+pub const LEAST_ROUNDS: usize = 6;
 /// What is compared with the reference.
 const COMPARED: [Quantity; 3] = [Quantity::Rate, Quantity::Cpu, Quantity::P99];
 /// What is compared as well if it is a column of the experiment.
@@ -217,8 +217,15 @@ pub struct Under<'a> {
     pub load: &'a str,
 }
 
-/// The ratio of two contestants, from the rounds that measured both.
-pub fn ratio(results: &Results, quantity: Quantity, [of, to]: [Under<'_>; 2]) -> Option<Ratio> {
+/// The ratio of two contestants, if enough rounds measured both.
+pub fn ratio(results: &Results, quantity: Quantity, both: [Under<'_>; 2]) -> Option<Ratio> {
+    let rounds = common_rounds(results, quantity, both);
+    let is_enough = rounds.samples(0).len() >= LEAST_ROUNDS;
+    rounds.ratio(0, 1).filter(|_| is_enough)
+}
+
+/// The samples of two contestants in the rounds that measured both.
+pub fn common_rounds(results: &Results, quantity: Quantity, [of, to]: [Under<'_>; 2]) -> Rounds {
     let mut rounds = Rounds::new(2);
     let samples = |it: Under<'_>| results.samples(it.contestant, it.load, quantity);
     for pair in samples(of).into_iter().zip(samples(to)) {
@@ -227,8 +234,7 @@ pub fn ratio(results: &Results, quantity: Quantity, [of, to]: [Under<'_>; 2]) ->
             rounds.push(1, to);
         }
     }
-    let is_enough = rounds.samples(0).len() >= LEAST_ROUNDS;
-    rounds.ratio(0, 1).filter(|_| is_enough)
+    rounds
 }
 
 /// The contestants, their versions, and the commands that start them.
