@@ -9,9 +9,10 @@ use super::markdown::{pages, root};
 use super::shell::commands;
 
 /// Programs that no test runs, and why.
-const NOT_RUN: [(&str, &str); 14] = [
+const NOT_RUN: [(&str, &str); 15] = [
     ("apt-get", "installs packages"),
     ("aws", "needs an AWS account"),
+    ("cd", "changes only the directory of the next commands"),
     ("chown", "changes the owner of an application's files"),
     ("composer", "downloads from Packagist"),
     ("console", "belongs to a Symfony application"),
@@ -43,7 +44,7 @@ fn commands_in_documents_exist() {
                 "surus" => surus(&command[1..]),
                 "make" => make(&command[1..], &makefile),
                 "cargo" => cargo(&command[1..]),
-                "php" => exists(&command[1]),
+                "php" => php(&command[1..]),
                 _ if command[0].starts_with("scripts/") => exists(&command[0]),
                 _ => match NOT_RUN.iter().find(|(name, _)| *name == program) {
                     Some((name, _)) => {
@@ -216,6 +217,14 @@ fn cargo(words: &[String]) -> Option<String> {
     let exists =
         name == "NAME" || place.join("main.rs").exists() || place.with_extension("rs").exists();
     (!exists).then(|| format!("no tests/{name}"))
+}
+
+/// Checks the script, which is here or in the project that `surus new api` makes.
+fn php(words: &[String]) -> Option<String> {
+    let script = words.iter().find(|word| word.ends_with(".php"))?;
+    let places = [root().to_path_buf(), root().join("php/skeleton")];
+    let exists = places.iter().any(|place| place.join(script).exists());
+    (!exists).then(|| format!("no {script}"))
 }
 
 fn exists(path: &str) -> Option<String> {

@@ -47,8 +47,8 @@ const RUN_ELSEWHERE: [(&str, &str); 24] = [
 ];
 
 /// Commands of this repository that no test runs as they stand, and why. `commands.rs` tests that
-/// their files and targets exist.
-const NOT_RUN: [(&str, &str); 21] = [
+/// their files and targets exist, and has the reasons for all other programs.
+const NOT_RUN: [(&str, &str); 23] = [
     ("cargo build", "builds a release"),
     ("make check-headers", "downloads headers of PHP"),
     ("make deb", "builds packages; `make try-deb` installs them"),
@@ -81,6 +81,11 @@ const NOT_RUN: [(&str, &str); 21] = [
     (
         "php examples/vendor.php",
         "writes into examples/; tests/apps/site.rs runs it on copies",
+    ),
+    ("php -S", "runs until Ctrl-C"),
+    (
+        "php tests/run.php",
+        "belongs to a new project; tests/cli/new.rs runs it",
     ),
 ];
 

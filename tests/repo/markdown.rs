@@ -148,3 +148,21 @@ fn anchors_are_those_of_github() {
     };
     assert_eq!(page.anchors(), ["http", "a-b-c", "a-b-c-1"]);
 }
+
+/// Tests read only the commands in fences.
+#[test]
+fn code_blocks_have_fences() {
+    let mut indented = Vec::new();
+    for page in pages() {
+        let mut after_empty = true;
+        for (line, text) in page.prose() {
+            let is_code = text.starts_with("    ") || text.starts_with('\t');
+            let is_item = text.trim_start().starts_with(['-', '*', '+']);
+            if after_empty && is_code && !is_item {
+                indented.push(format!("{}:{line}", page.name));
+            }
+            after_empty = text.trim().is_empty();
+        }
+    }
+    assert!(indented.is_empty(), "{indented:#?}");
+}

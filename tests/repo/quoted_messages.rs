@@ -21,7 +21,9 @@ const OF_OTHERS: [&str; 6] = [
 fn messages_that_guides_quote_are_those_of_the_code() {
     let is_code = |end: &str| ["c", "h", "rs"].contains(&end);
     let code = files(&["crates", "sapi", "src"], |path| {
-        path.extension().and_then(|end| end.to_str()).is_some_and(is_code)
+        path.extension()
+            .and_then(|end| end.to_str())
+            .is_some_and(is_code)
     });
     // Literals go over several lines, by `\` in Rust and by a second literal in C.
     let line_end = Regex::new("\\\\\n\\s*|\"\\s*\n\\s*\"").unwrap();
@@ -32,7 +34,10 @@ fn messages_that_guides_quote_are_those_of_the_code() {
     let (mut unknown, mut checked) = (Vec::new(), 0);
     let mut others = BTreeSet::from(OF_OTHERS);
     let guides = documents();
-    for page in guides.iter().filter(|page| page.name.starts_with("docs/guides/")) {
+    for page in guides
+        .iter()
+        .filter(|page| page.name.starts_with("docs/guides/"))
+    {
         let mut is_of_problems = false;
         for (line, text) in page.prose() {
             let heading = text.starts_with("| message |") || text.starts_with("| symptom |");

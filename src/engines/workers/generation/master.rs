@@ -253,12 +253,7 @@ fn command(spec: &Spec) -> Command {
 }
 
 /// NUL-terminated `key=value`, as sapi/base/settings.c reads them.
-fn encode(
-    spec: &Spec,
-    boot: Option<&Boot>,
-    slots: u16,
-    groups: &[u32],
-) -> anyhow::Result<Vec<u8>> {
+fn encode(spec: &Spec, boot: Option<&Boot>, slots: u16, groups: &[u32]) -> anyhow::Result<Vec<u8>> {
     let mut settings = Vec::new();
     let mut put = |key: &str, value: &str| {
         if value.contains('\0') {
@@ -470,10 +465,7 @@ mod tests {
         let most = format!("exited 1 2 3 {0} {0} {1}", u32::MAX, u64::MAX);
         assert!(matches!(
             parse(&most, vec![]),
-            Some(MasterMessage::Exited {
-                slot: u32::MAX,
-                ..
-            })
+            Some(MasterMessage::Exited { slot: u32::MAX, .. })
         ));
     }
 }

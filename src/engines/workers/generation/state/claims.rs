@@ -102,13 +102,7 @@ impl GenerationState {
 
     /// A worker shows through its own socket or ring that it has claimed the event with this
     /// ticket. None if no event has that ticket, or if another worker has shown it before.
-    pub fn claimed(
-        &self,
-        slot: u16,
-        ticket: Ticket,
-        worker: usize,
-        pid: &Arc<Pid>,
-    ) -> Option<Key> {
+    pub fn claimed(&self, slot: u16, ticket: Ticket, worker: usize, pid: &Arc<Pid>) -> Option<Key> {
         let key = Key { slot, ticket };
         let holder = Holder {
             worker,
