@@ -1,4 +1,4 @@
-//! Counts consecutive requests that the inbox socket loses, and replaces the generation.
+//! Counts consecutive requests that the request socket loses, and replaces the generation.
 //!
 //! A filter that a script has attached to the socket (`SO_ATTACH_FILTER`) drops every message and
 //! outlives the script. Each resend has another ticket, so losses are counted here, not per

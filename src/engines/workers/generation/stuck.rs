@@ -1,8 +1,7 @@
-//! Notices that events wait although workers are idle, and wakes those workers.
+//! Notices that events wait although workers are idle, and signals those workers.
 //!
-//! If a worker is idle, the oldest event is claimed within a moment. If it is not, no worker is
-//! able to take events, or the wake-up message reached another process. A process that a script has
-//! forked, for example, waits on the same socket.
+//! An idle worker claims the oldest event within a moment. If none does, no worker is able to take
+//! events, or a script has overwritten a doorbell, so that its worker was not woken.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
