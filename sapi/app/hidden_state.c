@@ -37,7 +37,7 @@ static bool is_in(const zend_string *name, const char *const *list, size_t count
 	return false;
 }
 
-enum surus_contents surus_contents_of(const zend_object *object)
+enum surus_contents surus_object_contents(const zend_object *object)
 {
 	const zend_class_entry *class = object->ce;
 
@@ -59,7 +59,7 @@ static void find_hidden_object(void)
 {
 	for (uint32_t i = 1; i < EG(objects_store).top; i++) {
 		const zend_object *object = EG(objects_store).object_buckets[i];
-		if (IS_OBJ_VALID(object) && surus_contents_of(object) == SURUS_HIDDEN) {
+		if (IS_OBJ_VALID(object) && surus_object_contents(object) == SURUS_HIDDEN) {
 			snprintf(hidden, sizeof(hidden), "what is in an object of the boot, because PHP does "
 			        "not show it (class %s)", ZSTR_VAL(object->ce->name));
 			return;

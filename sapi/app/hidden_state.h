@@ -14,7 +14,7 @@ enum surus_contents {
 };
 
 /* Where an object's contents can be seen. */
-enum surus_contents surus_contents_of(const zend_object *object);
+enum surus_contents surus_object_contents(const zend_object *object);
 
 /* Finds all that is hidden, and saves what resources show. */
 void surus_hidden_state_save(void);

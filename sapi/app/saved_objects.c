@@ -172,7 +172,7 @@ static HashTable *copy_shown(zend_object *object)
 {
 	zval value, info;
 
-	if (surus_contents_of(object) != SURUS_SHOWN_BY_CALLS || laziness_of(object) != EAGER) {
+	if (surus_object_contents(object) != SURUS_SHOWN_BY_CALLS || laziness_of(object) != EAGER) {
 		return NULL;
 	}
 	if (instanceof_function(object->ce, spl_ce_ArrayIterator)) {
