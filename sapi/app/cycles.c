@@ -63,7 +63,7 @@ static bool is_resource_left(void)
 		if ((zend_ulong)resource->handle < next_resource) {
 			break;
 		}
-		if (!surus_resource_is_phps(resource)) {
+		if (!surus_resource_is_internal(resource)) {
 			return true;
 		}
 	}

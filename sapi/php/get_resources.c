@@ -22,7 +22,7 @@ static bool is_of_body(const php_stream *stream)
 	return false;
 }
 
-bool surus_resource_is_phps(const zend_resource *resource)
+bool surus_resource_is_internal(const zend_resource *resource)
 {
 	bool is_stream = resource->type == php_file_le_stream();
 
@@ -32,7 +32,7 @@ bool surus_resource_is_phps(const zend_resource *resource)
 
 static int hide(zval *value)
 {
-	return surus_resource_is_phps(Z_RES_P(value)) ? ZEND_HASH_APPLY_REMOVE : ZEND_HASH_APPLY_KEEP;
+	return surus_resource_is_internal(Z_RES_P(value)) ? ZEND_HASH_APPLY_REMOVE : ZEND_HASH_APPLY_KEEP;
 }
 
 static ZEND_FUNCTION(surus_get_resources)

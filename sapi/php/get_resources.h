@@ -7,6 +7,6 @@
 /* At the end of the boot, after surus_wrappers_save(). */
 void surus_get_resources_install(void);
 /* Whether PHP itself holds this resource by a pointer. */
-bool surus_resource_is_phps(const zend_resource *resource);
+bool surus_resource_is_internal(const zend_resource *resource);
 
 #endif
