@@ -176,7 +176,7 @@ static uint32_t count_wrappers(void)
 
 	if (FG(stream_wrappers)) {
 		ZEND_HASH_FOREACH_PTR(FG(stream_wrappers), wrapper) {
-			count += surus_wrapper_is_scripts(wrapper);
+			count += surus_wrapper_is_userland(wrapper);
 		} ZEND_HASH_FOREACH_END();
 	}
 	return count;

@@ -12,7 +12,7 @@ static HashTable boots; /* protocol -> wrapper */
 static int factory = -1;
 
 /* A script's wrapper refers to itself. */
-bool surus_wrapper_is_scripts(const php_stream_wrapper *wrapper)
+bool surus_wrapper_is_userland(const php_stream_wrapper *wrapper)
 {
 	return wrapper->abstract == wrapper;
 }

@@ -8,7 +8,7 @@ struct _php_stream_wrapper;
 struct _zend_resource;
 
 /* Whether a script has registered the wrapper. */
-bool surus_wrapper_is_scripts(const struct _php_stream_wrapper *wrapper);
+bool surus_wrapper_is_userland(const struct _php_stream_wrapper *wrapper);
 /* Whether this is the resource of a script's wrapper. */
 bool surus_wrapper_is_resource(const struct _zend_resource *resource);
 /* At the end of the boot, and of a request. */
