@@ -18,7 +18,7 @@ use crate::private_files::{self, Shared, Unopened};
 impl Site {
     /// Looks up a path without `.htaccess` files on its way. None for a directory that has one and
     /// is named without its trailing slash.
-    pub(super) fn find_plainly(
+    pub(super) fn find_without_htaccess(
         &self,
         purpose: Purpose,
         path: &NormalizedPath<'_>,

@@ -317,7 +317,7 @@ impl Site {
         if let Some(rejected) = self.reject(path) {
             return rejected;
         }
-        match (self.find_plainly(purpose, path, now), htaccess) {
+        match (self.find_without_htaccess(purpose, path, now), htaccess) {
             (Some(found), _) => found,
             (None, Some(htaccess)) => follow(htaccess, merged(htaccess)),
             (None, None) => Resolution::NotFound,
