@@ -170,7 +170,7 @@ impl<'a> FileRules<'a> {
             set.apply(facts, path, env);
         }
         for set in uncertain.iter().flat_map(|block| &block.env) {
-            set.apply_perhaps(facts, path, env);
+            set.apply_uncertain(facts, path, env);
         }
     }
 

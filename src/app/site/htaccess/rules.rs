@@ -265,7 +265,7 @@ impl SetEnvIf {
     }
 
     /// Like `apply`, in a section that may not apply.
-    pub fn apply_perhaps(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
+    pub fn apply_uncertain(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
         let value = self.value(facts, path, env);
         if self.holds(value.as_deref()) != Some(false) {
             self.doubt(env);
