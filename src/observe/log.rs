@@ -286,7 +286,7 @@ pub fn print(text: impl fmt::Display) {
 static BEFORE: Mutex<Option<File>> = Mutex::new(None);
 
 /// Makes [`end`] write a failure to `file`, too.
-pub fn say_failures_also_at(file: File) {
+pub fn copy_failures_to(file: File) {
     *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
 }
 

@@ -82,7 +82,7 @@ pub fn lead_to(project: &Path, out: Option<&Path>, err: Option<&Path>) -> anyhow
     if let Some((path, _)) = &err {
         info!(path = %path.display(), "the log continues in a file");
         log::flush();
-        log::say_failures_also_at(fork::output(io::stderr().as_fd())?);
+        log::copy_failures_to(fork::output(io::stderr().as_fd())?);
     }
     let now = [
         match out {
