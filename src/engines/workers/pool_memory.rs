@@ -28,9 +28,9 @@ const YOUNG: Duration = Duration::from_secs(10);
 
 /// What the workers of each growing pool are expected to need beyond what they use, and when that
 /// was determined.
-type Promises = BTreeMap<u64, (u64, Instant)>;
+type Reservations = BTreeMap<u64, (u64, Instant)>;
 
-static PROMISES: Mutex<Promises> = Mutex::new(Promises::new());
+static RESERVATIONS: Mutex<Reservations> = Mutex::new(Reservations::new());
 
 /// A maximum that falls slowly.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,7 +70,7 @@ impl WorkerSize {
 /// What a pool knows of the memory of its workers.
 #[derive(Debug)]
 pub struct PoolMemory {
-    /// Its key in [`PROMISES`].
+    /// Its key in [`RESERVATIONS`].
     number: u64,
     largest: FallingMaximum,
     /// How much of that a worker shares with the others, if known.
@@ -147,27 +147,33 @@ impl PoolMemory {
     }
 
     /// Replaces what the pool's workers are expected to need.
-    pub fn promise(&self, now: Instant, bytes: u64) {
-        promises().insert(self.number, (bytes, now));
+    pub fn reserve(&self, now: Instant, bytes: u64) {
+        reservations().insert(self.number, (bytes, now));
     }
 
-    /// How many of `added` more workers fit, of which one is like the process `pid`. They are
-    /// promised their memory, so that no other pool gets it.
-    pub fn admit(&mut self, now: Instant, added: usize, like: Option<u32>) -> usize {
+    /// How many of `added` more workers fit, of which one is like the process `like`. Reserves their
+    /// memory, so that no other pool gets it.
+    pub fn reserve_workers(&mut self, now: Instant, added: usize, like: Option<u32>) -> usize {
         // This growth may cause later kills.
         self.oom_kills = system::oom_kills();
         self.shared = like.and_then(shared).unwrap_or_default();
         let Some(memory) = Memory::read() else {
             return added;
         };
-        self.admit_to(&mut promises(), memory, now, added)
+        self.reserve_in(&mut reservations(), memory, now, added)
     }
 
-    fn admit_to(&self, all: &mut Promises, memory: Memory, now: Instant, added: usize) -> usize {
+    fn reserve_in(
+        &self,
+        all: &mut Reservations,
+        memory: Memory,
+        now: Instant,
+        added: usize,
+    ) -> usize {
         all.retain(|_, (_, at)| now.saturating_duration_since(*at) < YOUNG);
-        let promised = all.values().map(|(bytes, _)| bytes).sum();
+        let reserved = all.values().map(|(bytes, _)| bytes).sum();
         let each = self.expected(now).saturating_sub(self.shared);
-        let fits = memory.fits(added, each, promised);
+        let fits = memory.fits(added, each, reserved);
         let (own, _) = all.get(&self.number).copied().unwrap_or((0, now));
         all.insert(self.number, (own + each * fits as u64, now));
         fits
@@ -184,12 +190,12 @@ impl PoolMemory {
 
 impl Drop for PoolMemory {
     fn drop(&mut self) {
-        promises().remove(&self.number);
+        reservations().remove(&self.number);
     }
 }
 
-fn promises() -> MutexGuard<'static, Promises> {
-    PROMISES.lock().unwrap_or_else(PoisonError::into_inner)
+fn reservations() -> MutexGuard<'static, Reservations> {
+    RESERVATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a process shares with others of its memory that is neither of files nor shared memory. None
@@ -234,33 +240,33 @@ mod tests {
     #[test]
     fn workers_of_a_new_pool_count_as_large_until_it_has_measured_for_long() {
         let now = Instant::now();
-        let (mut pool, mut all) = (PoolMemory::new(), Promises::new());
+        let (mut pool, mut all) = (PoolMemory::new(), Reservations::new());
         let mut worker = WorkerSize::default();
         pool.observe(now, &mut worker, 2 * MIB);
         // 1024 MiB without a sixteenth.
-        assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 7);
+        assert_eq!(pool.reserve_in(&mut all, memory(1024), now, 99), 7);
         all.clear();
         (0..TRUSTED_AFTER.0).for_each(|_| pool.has_swept(TRUSTED_AFTER.1 - 1));
-        assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 7);
+        assert_eq!(pool.reserve_in(&mut all, memory(1024), now, 99), 7);
         all.clear();
         pool.has_swept(TRUSTED_AFTER.1);
-        assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 99);
+        assert_eq!(pool.reserve_in(&mut all, memory(1024), now, 99), 99);
         pool.observe(now, &mut worker, 200 * MIB);
         all.clear();
-        assert_eq!(pool.admit_to(&mut all, memory(1024), now, 99), 4);
+        assert_eq!(pool.reserve_in(&mut all, memory(1024), now, 99), 4);
     }
 
     #[test]
     fn pools_share_one_budget() {
-        let (now, mut all) = (Instant::now(), Promises::new());
+        let (now, mut all) = (Instant::now(), Reservations::new());
         let (one, other) = (known(now, 100), known(now, 50));
-        assert_eq!(one.admit_to(&mut all, memory(1024), now, 5), 5);
-        assert_eq!(other.admit_to(&mut all, memory(1024), now, 99), 9);
-        assert_eq!(one.admit_to(&mut all, memory(1024), now, 1), 0);
+        assert_eq!(one.reserve_in(&mut all, memory(1024), now, 5), 5);
+        assert_eq!(other.reserve_in(&mut all, memory(1024), now, 99), 9);
+        assert_eq!(one.reserve_in(&mut all, memory(1024), now, 1), 0);
         all.insert(other.number, (0, now));
-        assert_eq!(one.admit_to(&mut all, memory(1024), now, 99), 4);
+        assert_eq!(one.reserve_in(&mut all, memory(1024), now, 99), 4);
         // Nothing has been in flight since.
-        assert_eq!(other.admit_to(&mut all, memory(1024), now + YOUNG, 1), 1);
+        assert_eq!(other.reserve_in(&mut all, memory(1024), now + YOUNG, 1), 1);
         assert_eq!(all.len(), 1);
     }
 

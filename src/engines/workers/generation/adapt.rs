@@ -50,7 +50,7 @@ impl GenerationState {
         let mut scaling = scale.lock();
         let before = scaling.target();
         scaling.observe(now, load, |added| {
-            let fits = memory.admit(now, added, self.largest());
+            let fits = memory.reserve_workers(now, added, self.largest());
             is_limited = fits < added;
             fits
         });
@@ -170,7 +170,7 @@ impl GenerationState {
         }
     }
 
-    /// Reads how large workers are, and promises all of them what they do not use yet.
+    /// Reads how large workers are, and reserves for all of them what they do not use yet.
     fn measure(&self, memory: &mut PoolMemory, now: Instant) {
         let target = self.poller.rings.target();
         let mut workers = self.lock_workers();
@@ -203,7 +203,7 @@ impl GenerationState {
             });
         let unused = unused.sum();
         drop(workers);
-        memory.promise(now, unused);
+        memory.reserve(now, unused);
     }
 
     /// The largest worker, as read last.
