@@ -110,7 +110,7 @@ fn leads_above(root: &Path, link: &Path) -> bool {
     real.is_ok_and(|real| root.starts_with(real))
 }
 
-/// The text of a file that the server would hear: of no pipe, which might never end, and no longer.
+/// The text of a file that the server would read: of no pipe, which might never end, and no longer.
 fn text(file: &Path) -> io::Result<String> {
     let opened = regular_file::open(file)?;
     if opened.metadata()?.len() > MAX_HTACCESS {

@@ -179,15 +179,15 @@ mod tests {
     #[test]
     fn part_of_an_event_gets_its_own_deadline() {
         let id = ("lambda-runtime-aws-request-id", "a");
-        let heard = |said, earlier| {
+        let deadline = |said, earlier| {
             let said = [id, ("lambda-runtime-deadline-ms", said)];
             let invocation = invocation(&said, Instant::now()).unwrap();
             let context = invocation.context(invocation.deadline - Duration::from_millis(earlier));
             serde_json::from_str::<Value>(&context).unwrap()["deadlineMs"].clone()
         };
-        assert_eq!(heard("1003500", 0), 1_003_500);
-        assert_eq!(heard("1003500", 1200), 1_002_300);
-        assert_eq!(heard("", 1200), 0, "Lambda gave no deadline");
+        assert_eq!(deadline("1003500", 0), 1_003_500);
+        assert_eq!(deadline("1003500", 1200), 1_002_300);
+        assert_eq!(deadline("", 1200), 0, "Lambda gave no deadline");
     }
 
     #[test]

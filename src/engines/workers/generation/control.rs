@@ -149,7 +149,7 @@ impl GenerationState {
         let stream = tokio::net::UnixStream::from_std(stream)?;
         let log = tokio::net::unix::pipe::Receiver::from_owned_fd(log)?;
         let (exit, exited) = oneshot::channel();
-        self.lock_heard().push((index, pid));
+        self.lock_readers().push((index, pid));
         let pid = Arc::new(Pid::new(pid, pidfd, self.launcher.clone()));
         debug!(pid = pid.get(), "worker started");
         if let Some(slot) = self.lock_workers().get_mut(index) {
@@ -174,8 +174,8 @@ impl GenerationState {
         let mut outbox = Outbox::new(self.clone(), stream, index, pid, exited, written);
         tokio::spawn(async move {
             outbox.run().await;
-            let heard = (index, outbox.pid());
-            self.lock_heard().retain(|other| *other != heard);
+            let ended = (index, outbox.pid());
+            self.lock_readers().retain(|reader| *reader != ended);
             if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.lose_orphans();
                 self.attention.call();
@@ -279,8 +279,8 @@ impl GenerationState {
                 });
             }
         }
-        if let Some(hear) = worker.and_then(|worker| worker.exit) {
-            let _ = hear.send(exit);
+        if let Some(reader) = worker.and_then(|worker| worker.exit) {
+            let _ = reader.send(exit);
         }
     }
 

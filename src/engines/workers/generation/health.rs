@@ -77,12 +77,12 @@ impl GenerationState {
         self.metrics.repaired(self.engine, what);
     }
 
-    pub(super) fn lock_heard(&self) -> MutexGuard<'_, Vec<(usize, u32)>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_readers(&self) -> MutexGuard<'_, Vec<(usize, u32)>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the frames of this process, which has or had this worker slot, are still read.
-    pub fn is_heard(&self, worker: usize, pid: u32) -> bool {
-        self.lock_heard().contains(&(worker, pid))
+    pub fn has_reader(&self, worker: usize, pid: u32) -> bool {
+        self.lock_readers().contains(&(worker, pid))
     }
 }

@@ -80,8 +80,8 @@ pub struct GenerationState {
     restarting: Mutex<Option<Vec<u32>>>,
     /// Cancelled when no caller needs the generation any more: all of its processes must exit.
     pub(crate) dropped: CancellationToken,
-    /// The worker slots and processes that are still read.
-    pub(crate) heard: Mutex<Vec<(usize, u32)>>,
+    /// The worker slots and processes whose responses are still read.
+    pub(crate) readers: Mutex<Vec<(usize, u32)>>,
     /// A worker exited because it found the inbox closed; it may be closed for all of them.
     pub is_inbox_suspect: AtomicBool,
     pub(crate) is_inbox_closed: AtomicBool,
@@ -176,7 +176,7 @@ impl GenerationState {
             restart_workers: Notify::new(),
             restarting: Mutex::default(),
             dropped: CancellationToken::new(),
-            heard: Mutex::default(),
+            readers: Mutex::default(),
             is_inbox_suspect: AtomicBool::new(false),
             is_inbox_closed: AtomicBool::new(false),
             is_socket_read: AtomicBool::new(false),

@@ -74,7 +74,7 @@ impl Outbox {
     /// event than the next one and no socket record explains it, or its process never had this
     /// worker slot. A correct worker never writes such a frame.
     fn is_blocked_by(&mut self, writer: u32) -> bool {
-        if writer != self.pid.get() && self.shared.is_heard(self.index, writer) {
+        if writer != self.pid.get() && self.shared.has_reader(self.index, writer) {
             // Its process had this slot before, and its last frames wait for a client.
             self.blocked = None;
             return false;
