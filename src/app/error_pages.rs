@@ -130,7 +130,7 @@ impl ErrorPages {
     }
 
     /// Replaces a short text of Surus and an empty error of PHP by the site's page.
-    pub fn dress(&self, view: ErrorView, mut response: Response) -> Response {
+    pub fn apply(&self, view: ErrorView, mut response: Response) -> Response {
         let status = response.status();
         if view == ErrorView::Text || status.as_u16() < 400 {
             return response;
@@ -145,12 +145,12 @@ impl ErrorPages {
     }
 
     /// The same for a response of PHP, whose fatal error may be shown.
-    pub async fn dress_php(&self, view: ErrorView, response: Response) -> Response {
+    pub async fn apply_to_php(&self, view: ErrorView, response: Response) -> Response {
         if view == ErrorView::Details && details::is_fatal(&response) {
             // Boxed, because it is large and rare.
             return Box::pin(details::show(response, self.reads_source)).await;
         }
-        self.dress(view, response)
+        self.apply(view, response)
     }
 
     fn page(&self, status: StatusCode) -> Option<&Bytes> {

@@ -146,7 +146,7 @@ impl Application {
             debug!(status, reason = rejection.why, "rejected");
             plain(rejection.status, rejection.why)
         });
-        response = self.dress(view, response);
+        response = self.apply_error_page(view, response);
         headers.apply(response.headers_mut());
         Ok(fit(response, is_head))
     }
@@ -157,10 +157,10 @@ impl Application {
     }
 
     /// Gives a failed request the page that its client sees.
-    pub fn dress(&self, view: ErrorView, response: Response) -> Response {
+    pub fn apply_error_page(&self, view: ErrorView, response: Response) -> Response {
         match view {
             ErrorView::Text => response,
-            view => self.tree.load().error_pages.dress(view, response),
+            view => self.tree.load().error_pages.apply(view, response),
         }
     }
 
@@ -261,7 +261,7 @@ impl Application {
     ) -> Response {
         if view != ErrorView::Text {
             let tree = self.tree.load_full();
-            response = tree.error_pages.dress_php(view, response).await;
+            response = tree.error_pages.apply_to_php(view, response).await;
         }
         entity_tag::mark_as_asked(&preferences.headers, &mut response);
         if x_sendfile::is_asked(&response) {

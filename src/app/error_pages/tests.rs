@@ -79,7 +79,7 @@ fn own_page_goes_before_that_of_its_class() {
         ("500.html", &large),
         ("799.html", "no status"),
     ]);
-    let shown = |status: StatusCode| text(&pages.dress(ErrorView::Page, plain(status, "why")));
+    let shown = |status: StatusCode| text(&pages.apply(ErrorView::Page, plain(status, "why")));
     assert_eq!(shown(StatusCode::NOT_FOUND), "own 404");
     assert_eq!(shown(StatusCode::PAYLOAD_TOO_LARGE), "any 4xx");
     assert_eq!(shown(StatusCode::SERVICE_UNAVAILABLE), "own 503");
@@ -87,7 +87,7 @@ fn own_page_goes_before_that_of_its_class() {
     assert_eq!(shown(StatusCode::INTERNAL_SERVER_ERROR), short);
     let response = plain(StatusCode::NOT_FOUND, "");
     assert_eq!(
-        text(&pages.dress(ErrorView::Text, response)),
+        text(&pages.apply(ErrorView::Text, response)),
         "404 Not Found\n"
     );
 }
@@ -99,7 +99,7 @@ fn response_of_php_keeps_its_body_unless_it_is_an_empty_error() {
         let response = Response::builder().status(status);
         let response = response.header(header::CONTENT_LENGTH, body.len());
         let response = response.body(ResponseBody::Full(body.into())).unwrap();
-        text(&pages.dress(ErrorView::Page, response))
+        text(&pages.apply(ErrorView::Page, response))
     };
     assert_eq!(shown(500, ""), "page");
     assert_eq!(shown(500, "php's"), "php's");

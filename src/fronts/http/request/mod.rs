@@ -229,7 +229,7 @@ impl Service {
             };
             is_last |= connection.timers.is_draining();
             if let Some(application) = application {
-                response = application.dress(view, response);
+                response = application.apply_error_page(view, response);
             }
             headers.apply(response.headers_mut());
             let status = response.status();
