@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn ratio_of_few_rounds_is_told_without_a_verdict() {
+    fn ratio_of_few_rounds_is_shown_without_a_verdict() {
         let judged = |rounds| goal(None, Some(0.9)).judge(&results(rounds));
         assert_eq!(judged(0), ("–".into(), GoalVerdict::NotMeasured));
         let (text, verdict) = judged(3);

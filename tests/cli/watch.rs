@@ -145,7 +145,7 @@ impl Events {
 }
 
 #[test]
-fn changed_file_boots_the_application_and_pages_are_told() {
+fn changed_file_boots_the_application_and_reloads_pages() {
     let user = User::new(&[("boot.php", BOOT), ("said.php", "<?php return 'one';")]);
     let script = user.project.path().join("boot.php");
     let script = script.to_str().unwrap();

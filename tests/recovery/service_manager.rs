@@ -7,7 +7,7 @@ use crate::common::Surus;
 use crate::site::app;
 
 #[test]
-fn service_manager_is_told_of_start_reload_and_shutdown() {
+fn service_manager_is_notified_of_start_reload_and_shutdown() {
     let dir = app();
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("notify");

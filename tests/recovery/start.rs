@@ -213,7 +213,7 @@ fn admin_socket_in_use_stops_the_start_and_names_the_setting() {
 }
 
 #[test]
-fn second_server_of_a_project_is_told_of_the_first() {
+fn second_server_of_a_project_fails_and_names_the_first() {
     let runtime = tempfile::tempdir().unwrap();
     let env = [("XDG_RUNTIME_DIR", runtime.path().to_str().unwrap())];
     let site = Site::start(&["--workers", "1"], &env);

@@ -58,7 +58,7 @@ fn reads(site: &Site) -> u64 {
 }
 
 /// Whether the kernel reports system calls (since Linux 5.11).
-fn is_told() -> bool {
+fn reports_calls() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next().unwrap().parse::<u32>().unwrap();
@@ -83,7 +83,10 @@ fn request_without_system_calls_skips_the_kernel_checks() {
         // Sometimes its memory is measured, or pages that were written for the first time are
         // looked for.
         let without = reads.iter().filter(|reads| **reads == 0).count();
-        assert!(!is_told() || without > EVENTS / 2, "{what}: {reads:?}");
+        assert!(
+            !reports_calls() || without > EVENTS / 2,
+            "{what}: {reads:?}"
+        );
     }
     assert!(of("ask").iter().sum::<u64>() >= EVENTS as u64);
 }

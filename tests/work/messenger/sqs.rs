@@ -156,7 +156,7 @@ fn queue_that_is_missing_is_created_where_messenger_would() {
 }
 
 #[test]
-fn transport_whose_keys_assume_a_role_is_told_and_not_served() {
+fn transport_whose_keys_assume_a_role_fails_the_start() {
     let Some(sqs) = Sqs::new("messenger7", "", false) else {
         return;
     };

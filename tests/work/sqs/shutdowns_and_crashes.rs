@@ -81,7 +81,7 @@ fn job_of_a_killed_surus_is_delivered_again_after_its_lease() {
 }
 
 #[test]
-fn message_that_another_has_got_meanwhile_is_told_and_not_extended() {
+fn message_that_another_consumer_has_is_logged_and_not_extended() {
     let Some(site) = Site::new("lease = '3s'\n") else {
         return;
     };
