@@ -168,11 +168,6 @@ void surus_outbox_discard(bool on)
 	surus_process->has_no_client = on;
 }
 
-bool surus_outbox_response_ended(void)
-{
-	return out->response_ended;
-}
-
 /* Records that are ready to be sent. */
 struct records {
 	unsigned char *first;

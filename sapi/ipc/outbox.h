@@ -41,9 +41,6 @@ bool surus_outbox_finish(void);
  * which no other process can write to; Surus then gives the request to another worker. */
 void surus_outbox_end(enum surus_outcome outcome, int exit_status);
 
-/* Whether the response or the request has ended. */
-bool surus_outbox_response_ended(void);
-
 /* Sends one log message of any length; complete lines. */
 void surus_outbox_log(const char *message, size_t len);
 

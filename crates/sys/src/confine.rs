@@ -103,8 +103,3 @@ pub fn landlock(reach: &AccessRules) -> io::Result<Enforcement> {
         RulesetStatus::NotEnforced => Enforcement::None,
     })
 }
-
-/// Whether `path` can be passed to [`landlock`].
-pub fn can_name(path: &Path) -> bool {
-    PathFd::new(path).is_ok()
-}
