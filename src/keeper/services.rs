@@ -251,7 +251,7 @@ impl<D: PrivilegedOperations> Services<D> {
         Ok(())
     }
 
-    /// Opens the directories of all sites. An error if there is no site whose can be opened.
+    /// Opens the directories of all sites. An error if those of no site can be opened.
     pub fn all_site_directories(
         &mut self,
     ) -> anyhow::Result<Vec<anyhow::Result<ServedDirectories>>> {

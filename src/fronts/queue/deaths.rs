@@ -3,7 +3,7 @@
 //!
 //! A job that ran with others when the process was killed may be innocent: it is a suspect, and
 //! runs alone from then on. One that ran alone is the cause. The file is written by `write(2)`
-//! alone, so it is whole after a kill. It needs not survive a crash of the machine.
+//! alone, so it is whole after a kill. A crash of the machine may lose it.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -116,7 +116,7 @@ struct Drive {
 }
 
 /// Runs jobs until `stop` is cancelled, then finishes the running ones within the grace period and
-/// gives the others back. Afterwards the caller ends PHP's processes and releases what is left.
+/// returns the others. Afterwards the caller ends PHP's processes and releases what is left.
 pub async fn run(front: Arc<Front>, stop: CancellationToken) -> Interrupted {
     Drive::new(front, stop).run().await
 }

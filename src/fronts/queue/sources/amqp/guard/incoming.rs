@@ -181,7 +181,7 @@ impl Incoming {
             return Ok(());
         }
         let kept = match is_returned {
-            // It is only needed that it is returned.
+            // Only the fact of its return is needed.
             true => {
                 self.write_header(frame.channel, 0, &properties);
                 None
