@@ -39,7 +39,7 @@ pub fn start_opener(
         }
         0
     };
-    fork::fork_into(&keep, run).context("cannot fork the process that opens files")
+    fork::fork_into(&keep, run).context("cannot fork the opener")
 }
 
 /// Starts the process that gets a certificate. It has the front end's user, and neither the

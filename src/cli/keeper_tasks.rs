@@ -316,10 +316,7 @@ pub fn attend(keeper: &Arc<Client>, (directories, opener): (u32, Arc<Opener>)) {
             }
             let replaced = keeper.opener(directories).await;
             if let Err(error) = replaced.and_then(|socket| Ok(opener.replace(socket)?)) {
-                error!(
-                    error = format!("{error:#}"),
-                    "cannot replace the process that opens files"
-                );
+                error!(error = format!("{error:#}"), "cannot replace the opener");
                 failures.notify_one();
             }
             tokio::time::sleep(PAUSE).await;

@@ -161,13 +161,10 @@ impl Processes {
                 continue;
             }
             REPORTED.log(Instant::now(), |left_out| {
-                warn!(
-                    pid,
-                    left_out, "the opener of files was stopped (SIGSTOP); resumed"
-                );
+                warn!(pid, left_out, "the opener was stopped (SIGSTOP); resumed");
             });
             if let Err(error) = process::resume(*pid) {
-                error!(pid, %error, "cannot resume the opener of files");
+                error!(pid, %error, "cannot resume the opener");
             }
         }
     }

@@ -52,12 +52,12 @@ impl Queues {
         }
         match services.start_queues() {
             Ok((pid, socket)) => {
-                debug!(pid, "the process that runs the queues has started");
+                debug!(pid, "the process of the queues has started");
                 self.running = Some(Running::new(pid, socket));
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                error!(error, "cannot start the process that runs the queues");
+                error!(error, "cannot start the process of the queues");
                 self.delay();
             }
         }

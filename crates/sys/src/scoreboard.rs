@@ -111,8 +111,8 @@ impl State {
 pub struct WorkerLine {
     /// What it does.
     pub state: State,
-    /// The slot of its request while it is `Received`, `Running` or `Finishing`. None if no slot has
-    /// this number.
+    /// The slot of its request while it is `Received`, `Running` or `Finishing`. None if no slot
+    /// has this number.
     pub slot: Option<u16>,
     /// The tag of that request's ticket.
     pub tag: u64,

@@ -73,7 +73,7 @@ impl Drive {
                     }
                 }
             }
-            Err(error) => self.failed(queue, "extend leases", &error),
+            Err(error) => self.failed(queue, "extend", &error),
         }
     }
 }
