@@ -22,7 +22,7 @@ struct surus_process {
 	/* A copy of the line's state for this process; other processes can write to the line. */
 	enum surus_state state;
 	uint64_t since;
-	uint32_t place; /* index of this worker */
+	uint32_t index; /* of this worker in its pool */
 	pid_t pid;
 	uint64_t taken; /* requests taken */
 	uint64_t taken_at; /* when the last request was taken, in microseconds of CLOCK_MONOTONIC */

@@ -158,7 +158,7 @@ static ssize_t poll_ring(struct msghdr *msg, size_t control)
 
 bool surus_inbox_is_released(void)
 {
-	return surus_process->place >= surus_rings_target();
+	return surus_process->index >= surus_rings_target();
 }
 
 /* Takes the next request, and waits for it. 0: Surus has closed the socket. -1: interrupted, or

@@ -138,13 +138,13 @@ bool surus_rings_has_entry(void)
 
 void surus_rings_set_doorbell(enum surus_doorbell state)
 {
-	atomic_store(&doorbells[surus_process->place], state);
+	atomic_store(&doorbells[surus_process->index], state);
 }
 
 bool surus_rings_wait(void)
 {
 	/* EAGAIN: the doorbell has changed. */
-	return syscall(SYS_futex, &doorbells[surus_process->place], FUTEX_WAIT, SURUS_BLOCKED, NULL,
+	return syscall(SYS_futex, &doorbells[surus_process->index], FUTEX_WAIT, SURUS_BLOCKED, NULL,
 	               NULL, 0) == 0 || errno == EAGAIN;
 }
 
@@ -188,8 +188,8 @@ bool surus_rings_must_notify(void)
 
 bool surus_rings_write_response(const unsigned char *content, size_t len)
 {
-	struct surus_ring *outbox = &outboxes[surus_process->place];
-	unsigned char *bytes = outbox_bytes + (size_t)surus_process->place * SURUS_OUTBOX_RING;
+	struct surus_ring *outbox = &outboxes[surus_process->index];
+	unsigned char *bytes = outbox_bytes + (size_t)surus_process->index * SURUS_OUTBOX_RING;
 	struct surus_ring_frame frame = {.len = (uint32_t)len, .pid = (uint32_t)surus_process->pid,
 	        .number = surus_process->taken};
 	size_t size = sizeof(frame) + padded(len, sizeof(frame));
@@ -207,6 +207,6 @@ bool surus_rings_write_response(const unsigned char *content, size_t len)
 	copy_in(bytes, SURUS_OUTBOX_RING, tail, &frame, sizeof(frame));
 	copy_in(bytes, SURUS_OUTBOX_RING, tail + sizeof(frame), content, len);
 	atomic_store(&outbox->tail, tail + size);
-	atomic_fetch_or(&posted[surus_process->place / 64], (uint64_t)1 << surus_process->place % 64);
+	atomic_fetch_or(&posted[surus_process->index / 64], (uint64_t)1 << surus_process->index % 64);
 	return true;
 }

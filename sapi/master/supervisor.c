@@ -121,7 +121,7 @@ static bool fill(uint32_t index)
 		}
 		surus_process->line = &surus_lines[index];
 		atomic_store(&surus_lines[index].pid, (uint32_t)getpid());
-		surus_process->place = index;
+		surus_process->index = index;
 		surus_process->pid = getpid();
 		surus_worker_become(outbox[1], log[1]);
 		surus_signals_apply();

@@ -79,7 +79,7 @@ pub struct PoolMemory {
     sweeps: u32,
     /// What they have read is trusted.
     is_trusted: bool,
-    /// The place of the worker that is read next.
+    /// The slot of the worker that is read next.
     next: usize,
     /// What [`system::oom_kills`] was when the pool grew, or lost a worker, for the last time.
     oom_kills: Option<u64>,
@@ -99,12 +99,12 @@ impl PoolMemory {
         }
     }
 
-    /// The places that this sweep reads.
-    pub fn due(&mut self, places: usize) -> impl Iterator<Item = usize> + use<> {
+    /// The slots that this sweep reads.
+    pub fn due(&mut self, slots: usize) -> impl Iterator<Item = usize> + use<> {
         let first = self.next;
-        let count = places.min(READ_PER_SWEEP);
-        self.next = (first + count) % places.max(1);
-        (first..first + count).map(move |place| place % places)
+        let count = slots.min(READ_PER_SWEEP);
+        self.next = (first + count) % slots.max(1);
+        (first..first + count).map(move |slot| slot % slots)
     }
 
     /// Records the size of a worker that has just been read.
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn sweeps_read_some_workers_in_turn() {
         let mut pool = PoolMemory::new();
-        let mut read = |places| pool.due(places).collect::<Vec<_>>();
+        let mut read = |slots| pool.due(slots).collect::<Vec<_>>();
         assert_eq!(read(3), [0, 1, 2]);
         assert_eq!(read(READ_PER_SWEEP + 2).len(), READ_PER_SWEEP);
         assert_eq!(read(READ_PER_SWEEP + 2)[..3], [32, 33, 0]);

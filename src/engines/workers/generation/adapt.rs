@@ -164,8 +164,8 @@ impl GenerationState {
     }
 
     /// Records whether the worker of a slot has ever waited for events.
-    pub(super) fn set_begun(&self, place: usize, has_begun: bool) {
-        if let Some(begun) = self.has_slot_begun.get(place) {
+    pub(super) fn set_begun(&self, slot: usize, has_begun: bool) {
+        if let Some(begun) = self.has_slot_begun.get(slot) {
             begun.store(has_begun, Ordering::Relaxed);
         }
     }
@@ -175,8 +175,8 @@ impl GenerationState {
         let target = self.poller.rings.target();
         let mut workers = self.lock_workers();
         let mut has_read = false;
-        for place in memory.due(workers.len()) {
-            if let Some(Some(worker)) = workers.get_mut(place)
+        for slot in memory.due(workers.len()) {
+            if let Some(Some(worker)) = workers.get_mut(slot)
                 && let Some(bytes) = system::anonymous_size(worker.pid.get())
             {
                 memory.observe(now, &mut worker.size, bytes);
@@ -189,7 +189,7 @@ impl GenerationState {
         let unused = workers
             .iter()
             .enumerate()
-            .map(|(place, worker)| match worker {
+            .map(|(slot, worker)| match worker {
                 Some(worker) => {
                     // The one event of such a worker is always ahead.
                     let age = match self.serves_one {
@@ -198,7 +198,7 @@ impl GenerationState {
                     };
                     memory.unused(now, Some((&worker.size, age)))
                 }
-                None if place < target => memory.unused(now, None),
+                None if slot < target => memory.unused(now, None),
                 None => 0,
             });
         let unused = unused.sum();
