@@ -114,8 +114,8 @@ impl Inbox {
         };
         // At most two records: the inline limit exceeds a record's by one byte.
         let (first, second) = inline.split_at(inline.len().min(fastcgi::MAX_CONTENT));
-        let first_header = fastcgi::header(fastcgi::STDIN, request, first.len());
-        let second_header = fastcgi::header(fastcgi::STDIN, request, second.len());
+        let first_header = fastcgi::header(fastcgi::STDIN, slot, first.len());
+        let second_header = fastcgi::header(fastcgi::STDIN, slot, second.len());
         let parts = [
             IoSlice::new(&head),
             IoSlice::new(&first_header),
@@ -179,13 +179,13 @@ const ECONNRESET: i32 = 104;
 const ENOTCONN: i32 = 107;
 
 /// Encodes the EVENT record and the PARAMS records.
-pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
+pub fn encode_head(event: &Event, slot: u16) -> Result<Vec<u8>, Failure> {
     let mut head = Vec::with_capacity(HEAD);
-    head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, request, EVENT_LEN));
+    head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, slot, EVENT_LEN));
     head.extend_from_slice(&micros(event.deadline).to_be_bytes());
     head.extend_from_slice(&event.request.body().len().to_be_bytes());
     head.extend_from_slice(&[0; EVENT_LEN - 16]);
-    let mut params = Params::new(head, request);
+    let mut params = Params::new(head, slot);
     server_vars::each(event, &mut params);
     params.end()
 }
