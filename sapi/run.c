@@ -68,7 +68,7 @@ static _Noreturn void run_worker(void)
 
 int surus_master_run(const char *program)
 {
-	uint64_t started = surus_now();
+	uint64_t started = surus_clock_now();
 
 	prctl(PR_SET_NAME, "surus master");
 	if (!surus_settings_read(SURUS_FD_SETTINGS)) {

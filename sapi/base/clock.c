@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-uint64_t surus_now(void)
+uint64_t surus_clock_now(void)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);

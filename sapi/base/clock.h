@@ -5,6 +5,6 @@
 #include <stdint.h>
 
 /* CLOCK_MONOTONIC in microseconds. */
-uint64_t surus_now(void);
+uint64_t surus_clock_now(void);
 
 #endif

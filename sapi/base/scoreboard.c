@@ -29,7 +29,7 @@ void surus_set_state(enum surus_state state)
 		return; /* a warm-up is part of the boot */
 	}
 	surus_process->state = state;
-	surus_process->since = surus_now();
+	surus_process->since = surus_clock_now();
 	atomic_store_explicit(&surus_process->line->since, surus_process->since, memory_order_relaxed);
 	atomic_store_explicit(&surus_process->line->state, state, memory_order_release);
 }

@@ -53,7 +53,7 @@ __attribute__((format(printf, 1, 2))) static void record(const char *format, ...
 void surus_startup_trace_mark(const char *what)
 {
 	if (trace) {
-		record("mark %llu %s\n", (unsigned long long)surus_now(), what);
+		record("mark %llu %s\n", (unsigned long long)surus_clock_now(), what);
 	}
 }
 
@@ -89,11 +89,11 @@ static zend_op_array *compile_and_record(zend_file_handle *file, int type)
 
 static zend_op_array *record_file(zend_file_handle *file, int type)
 {
-	uint64_t start = surus_now();
+	uint64_t start = surus_clock_now();
 	compiled = false;
 	zend_op_array *result = compile_or_find(file, type);
 	zend_string *path = file->opened_path ? file->opened_path : file->filename;
-	record("file %llu %llu %d %s\n", (unsigned long long)start, (unsigned long long)surus_now(),
+	record("file %llu %llu %d %s\n", (unsigned long long)start, (unsigned long long)surus_clock_now(),
 	        compiled,
 	     path ? ZSTR_VAL(path) : "");
 	return result;

@@ -144,12 +144,12 @@ static ssize_t poll_ring(struct msghdr *msg, size_t control)
 	uint64_t since = surus_process->since;
 	ssize_t len = 0;
 
-	while (len == 0 && surus_now() - since < surus_rings_poll_budget()) {
+	while (len == 0 && surus_clock_now() - since < surus_rings_poll_budget()) {
 		surus_rings_set_doorbell(SURUS_POLLING);
 		do {
 			/* Other runnable threads of this CPU go first. */
 			sched_yield();
-		} while (!surus_rings_has_entry() && surus_now() - since < surus_rings_poll_budget());
+		} while (!surus_rings_has_entry() && surus_clock_now() - since < surus_rings_poll_budget());
 		surus_rings_set_doorbell(SURUS_WORKING);
 		len = take(msg, control);
 	}

@@ -183,7 +183,7 @@ bool surus_rings_must_notify(void)
 
 	return need == SURUS_WAKEUP_ALWAYS || (need == SURUS_WAKEUP_NEEDED &&
 	        atomic_compare_exchange_strong(&rings->need_wakeup, &need, SURUS_WAKEUP_SUPPRESSED)) ||
-	       surus_now() - polled_at > LONG;
+	       surus_clock_now() - polled_at > LONG;
 }
 
 bool surus_rings_write_response(const unsigned char *content, size_t len)

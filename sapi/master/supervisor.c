@@ -80,7 +80,7 @@ static void send_message(const char *text, size_t len, const int *fds, size_t co
 static void clear(struct surus_line *line)
 {
 	memset(line, 0, sizeof(*line));
-	atomic_store(&line->since, surus_now());
+	atomic_store(&line->since, surus_clock_now());
 }
 
 /* Forks the worker of slot `index`. True: this process is that worker. If it fails, the slot stays
@@ -92,7 +92,7 @@ static bool fill(uint32_t index)
 	char text[64];
 	pid_t pid;
 
-	slot->fill_after = surus_now() + slot->backoff;
+	slot->fill_after = surus_clock_now() + slot->backoff;
 	if (surus_engine_boots_in_prototype()) {
 		surus_master_refresh_pcre_cache();
 	}
@@ -130,7 +130,7 @@ static bool fill(uint32_t index)
 	/* The child has not been reaped yet, so its pid is still its own. */
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	slot->pid = pid;
-	slot->filled_at = surus_now();
+	slot->filled_at = surus_clock_now();
 	filled++;
 	int fds[] = {outbox[0], log[0], pidfd};
 	int len = snprintf(text, sizeof(text), "worker %u %d", index, (int)pid);
@@ -152,7 +152,7 @@ failed:
 			close(log[i]);
 		}
 	}
-	slot->fill_after = surus_now() + 100000;
+	slot->fill_after = surus_clock_now() + 100000;
 	return false;
 }
 
@@ -190,7 +190,7 @@ static void reap(void)
 			                  WEXITSTATUS(status) != SURUS_EXIT_SETUP_FAILED &&
 			                  WEXITSTATUS(status) != SURUS_EXIT_BOOT_FAILED;
 			if (!has_served && atomic_load(&surus_lines[i].taken) == 0 &&
-			        surus_now() - slot->filled_at < 1000000) {
+			        surus_clock_now() - slot->filled_at < 1000000) {
 				slot->backoff = slot->backoff ? slot->backoff * 2 : 50000;
 				if (slot->backoff > 1000000) {
 					slot->backoff = 1000000;
@@ -198,7 +198,7 @@ static void reap(void)
 			} else {
 				slot->backoff = 0;
 			}
-			slot->fill_after = surus_now() + slot->backoff;
+			slot->fill_after = surus_clock_now() + slot->backoff;
 		}
 	}
 }
@@ -212,7 +212,7 @@ static bool fill_due(int *wait)
 		if (slots[i].pid != 0) {
 			continue;
 		}
-		uint64_t now = surus_now();
+		uint64_t now = surus_clock_now();
 		if (now >= slots[i].fill_after && fill(i)) {
 			return true;
 		}
@@ -242,7 +242,7 @@ static void check_opcache(int *wait)
 	enum { PAUSE = 2000000 };
 	static uint64_t next_check, seen, before;
 	static bool reported;
-	uint64_t now = surus_now();
+	uint64_t now = surus_clock_now();
 
 	if (reported || !surus_engine_boots_in_prototype()) {
 		return;

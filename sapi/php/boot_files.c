@@ -348,7 +348,7 @@ static bool next_record(struct record *record, char path[static PATH_MAX])
 static bool check_files(void)
 {
 	static bool reported;
-	uint64_t now = surus_now(), slice_end = now + SLICE;
+	uint64_t now = surus_clock_now(), slice_end = now + SLICE;
 	struct record record;
 	char path[PATH_MAX];
 
@@ -358,7 +358,7 @@ static bool check_files(void)
 		if (sign(path, use, &signature) && signature != record.signature) {
 			add(&running.change, path, signature);
 		}
-		now = surus_now();
+		now = surus_clock_now();
 		if (now >= running.end) {
 			if (!reported) {
 				fprintf(stderr, "surus-php: a check of the files of the boot takes longer than "
@@ -406,7 +406,7 @@ void surus_boot_files_begin_check(void)
 
 	memset(&running, 0, sizeof(running));
 	running.used = is_complete ? used : 0;
-	running.end = surus_now() + LONGEST_CHECK;
+	running.end = surus_clock_now() + LONGEST_CHECK;
 	check_link(&running.change);
 }
 

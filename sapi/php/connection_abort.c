@@ -36,7 +36,7 @@ void surus_abort(void)
 	PG(connection_status) = PHP_CONNECTION_ABORTED;
 	if (ended_at) {
 		/* Shutdown functions and destructors run to their end, without output. */
-		if (EG(exception) && zend_is_unwind_exit(EG(exception)) && surus_now() - ended_at > GRACE) {
+		if (EG(exception) && zend_is_unwind_exit(EG(exception)) && surus_clock_now() - ended_at > GRACE) {
 			php_handle_aborted_connection();
 		}
 		return;
@@ -47,7 +47,7 @@ void surus_abort(void)
 	}
 	/* A pending exception ends the script, too; if it is caught, the next write does. */
 	if (!EG(exception)) {
-		ended_at = surus_now();
+		ended_at = surus_clock_now();
 		zend_throw_unwind_exit();
 	}
 }

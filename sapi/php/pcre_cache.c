@@ -84,7 +84,7 @@ bool surus_pcre_cache_create(void)
 void surus_pcre_cache_save(void)
 {
 	known = PCRE_G(pcre_cache).nNumUsed;
-	not_before = surus_now() + pause_before;
+	not_before = surus_clock_now() + pause_before;
 	atomic_store(&table->not_before, not_before);
 	atomic_store(&table->compiled, compiled);
 }
@@ -144,7 +144,7 @@ void surus_pcre_cache_record(void)
 bool surus_pcre_cache_is_due(void)
 {
 	return atomic_load_explicit(&table->due, memory_order_relaxed) > compiled &&
-	        surus_now() >= not_before;
+	        surus_clock_now() >= not_before;
 }
 
 /* Whether a refresh is due or done, as far as a worker sees. If a script forges the values, workers
@@ -155,7 +155,7 @@ static bool is_refresh_wanted(void)
 
 	return by_now != compiled || (atomic_load_explicit(&table->due, memory_order_relaxed) >
 	        by_now &&
-	                              surus_now() >= atomic_load_explicit(&table->not_before,
+	                              surus_clock_now() >= atomic_load_explicit(&table->not_before,
 	                              memory_order_relaxed));
 }
 
@@ -165,7 +165,7 @@ bool surus_pcre_cache_replaces_worker(void)
 		return false;
 	}
 	/* One at a time, so that the other workers continue to serve. */
-	uint64_t now = surus_now(), next = atomic_load(&table->next_leaves);
+	uint64_t now = surus_clock_now(), next = atomic_load(&table->next_leaves);
 	return now >= next && atomic_compare_exchange_strong(&table->next_leaves, &next, now + APART);
 }
 
@@ -280,7 +280,7 @@ static void begin_trial(struct candidate *candidates, size_t count)
 	trial.count = count;
 	trial.at = 0;
 	trial.has_started = false;
-	trial.end = surus_now() + TRIAL_WAIT * 1000;
+	trial.end = surus_clock_now() + TRIAL_WAIT * 1000;
 	if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
 		return;
 	}
@@ -303,7 +303,7 @@ static void begin_trial(struct candidate *candidates, size_t count)
  * after it are left for the next trial. False: the trial still runs. */
 static bool end_trial(void)
 {
-	bool is_over = trial.reports < 0 || surus_now() >= trial.end;
+	bool is_over = trial.reports < 0 || surus_clock_now() >= trial.end;
 	char report;
 
 	while (trial.reports >= 0 && trial.at < trial.count) {

@@ -390,7 +390,7 @@ static bool is_readable(const char *script)
 {
 	static char readable[MAXPATHLEN];
 	static uint64_t until;
-	uint64_t now = surus_now();
+	uint64_t now = surus_clock_now();
 
 	if (now < until && strcmp(script, readable) == 0) {
 		return true;

@@ -206,7 +206,7 @@ bool surus_worker_take(void)
 		surus_set_state(SURUS_RECEIVED);
 		surus_process->taken_at = surus_process->since;
 		if (received == 1 && !surus_client_closed() &&
-		        !(request->deadline && surus_now() >= request->deadline)) {
+		        !(request->deadline && surus_clock_now() >= request->deadline)) {
 			surus_process->served++;
 			return true;
 		}
