@@ -130,7 +130,7 @@ int surus_boot_run(void)
 		SG(server_context) = NULL;
 		surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 		surus_request_close(surus_request);
-		surus_set_state(SURUS_EXITING);
+		surus_scoreboard_set_state(SURUS_EXITING);
 		if (status == SURUS_EXIT_DRAINED) {
 			/* set by php_error_cb() and by an uncaught exception */
 			bool fatal = EG(exit_status) == 255;

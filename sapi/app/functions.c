@@ -123,7 +123,7 @@ static PHP_FUNCTION(fastcgi_finish_request)
 	php_output_end_all();
 	php_header();
 	surus_outbox_finish();
-	surus_set_state(SURUS_FINISHING);
+	surus_scoreboard_set_state(SURUS_FINISHING);
 	RETURN_TRUE;
 }
 

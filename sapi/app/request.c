@@ -118,7 +118,7 @@ bool surus_app_request_call(zend_fcall_info *handler, zend_fcall_info_cache *cac
 	volatile bool survived = true;
 
 	surus_process->runs_script = true;
-	surus_set_state(SURUS_RUNNING);
+	surus_scoreboard_set_state(SURUS_RUNNING);
 	zend_try {
 		call(handler, cache);
 	} zend_catch {

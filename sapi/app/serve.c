@@ -107,10 +107,10 @@ static void end_request(void)
 		if (!surus_pcre_cache_replaces_worker()) {
 			surus_rewind();
 		}
-		surus_set_state(SURUS_EXITING);
+		surus_scoreboard_set_state(SURUS_EXITING);
 		_exit(SURUS_EXIT_PCRE_REFRESH);
 	}
-	surus_set_state(SURUS_EXITING);
+	surus_scoreboard_set_state(SURUS_EXITING);
 	_exit(SURUS_EXIT_SINGLE_USE);
 }
 
@@ -321,7 +321,7 @@ static PHP_FUNCTION(frankenphp_handle_request)
 		php_header();
 	} zend_end_try();
 	surus_outbox_finish();
-	surus_set_state(SURUS_FINISHING);
+	surus_scoreboard_set_state(SURUS_FINISHING);
 	RETURN_TRUE;
 }
 
@@ -362,7 +362,7 @@ static PHP_FUNCTION(surus_checkpoint)
 	if (surus_settings.engine == SURUS_STANDBY) {
 		surus_process->exit_status = SURUS_EXIT_SINGLE_USE;
 	}
-	surus_set_state(SURUS_RUNNING);
+	surus_scoreboard_set_state(SURUS_RUNNING);
 	if (!surus_app_request_prepend()) {
 		zend_throw_unwind_exit();
 	}

@@ -23,7 +23,7 @@ bool surus_scoreboard_open(int fd)
 	return true;
 }
 
-void surus_set_state(enum surus_state state)
+void surus_scoreboard_set_state(enum surus_state state)
 {
 	if (surus_process->has_no_client) {
 		return; /* a warm-up is part of the boot */

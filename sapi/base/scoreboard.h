@@ -15,6 +15,6 @@ extern _Atomic uint64_t *surus_tickets; /* one per slot (scoreboard_layout.h) */
  * it cannot be mapped. */
 bool surus_scoreboard_open(int fd);
 
-void surus_set_state(enum surus_state state);
+void surus_scoreboard_set_state(enum surus_state state);
 
 #endif

@@ -436,7 +436,7 @@ void surus_php_serve(void)
 	zend_first_try {
 		surus_php_fill_request_info();
 		if (php_request_startup() == SUCCESS && !surus_request->is_body_cut) {
-			surus_set_state(SURUS_RUNNING);
+			surus_scoreboard_set_state(SURUS_RUNNING);
 			zend_try {
 				execute(SG(request_info).path_translated);
 			} zend_end_try();

@@ -167,14 +167,14 @@ _Noreturn static void replace(const char *why)
 	if (!is_reported(why)) {
 		dprintf(STDERR_FILENO, "surus-php: replaced instead of rewound: %s\n", why);
 	}
-	surus_set_state(SURUS_EXITING);
+	surus_scoreboard_set_state(SURUS_EXITING);
 	_exit(status);
 }
 
 _Noreturn static void exit_as_different(const char *what)
 {
 	dprintf(STDERR_FILENO, "surus-php: restored state differs from the checkpoint: %s\n", what);
-	surus_set_state(SURUS_EXITING);
+	surus_scoreboard_set_state(SURUS_EXITING);
 	_exit(SURUS_EXIT_VERIFY_FAILED);
 }
 

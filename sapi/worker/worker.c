@@ -71,7 +71,7 @@ static uint64_t resident(void)
 
 static bool exit_with(int status)
 {
-	surus_set_state(SURUS_EXITING);
+	surus_scoreboard_set_state(SURUS_EXITING);
 	surus_process->exit_status = status;
 	return true;
 }
@@ -180,7 +180,7 @@ bool surus_worker_take(void)
 	struct surus_request *request = surus_request;
 
 	while (!must_exit()) {
-		surus_set_state(SURUS_IDLE);
+		surus_scoreboard_set_state(SURUS_IDLE);
 		say_waiting();
 		int received = surus_inbox_receive(request);
 		if (received == 0) {
@@ -203,7 +203,7 @@ bool surus_worker_take(void)
 		atomic_store_explicit(&surus_process->line->taken, ++surus_process->taken,
 		        memory_order_relaxed);
 		/* If this worker crashes from here on, Surus knows which request is lost. */
-		surus_set_state(SURUS_RECEIVED);
+		surus_scoreboard_set_state(SURUS_RECEIVED);
 		surus_process->taken_at = surus_process->since;
 		if (received == 1 && !surus_client_closed() &&
 		        !(request->deadline && surus_clock_now() >= request->deadline)) {
