@@ -98,7 +98,7 @@ static bool has_children(void)
 bool surus_warmup_may_be_tried(void)
 {
 	return surus_engine_boots_in_prototype() ||
-	       (results && !has_opened() && !surus_has_threads() && !has_children());
+	       (results && !has_opened() && !surus_procfs_has_threads() && !has_children());
 }
 
 void surus_warmup_files_save(void)

@@ -50,7 +50,7 @@ int surus_procfs_open(const char *path)
 	return fd;
 }
 
-bool surus_has_threads(void)
+bool surus_procfs_has_threads(void)
 {
 	struct stat tasks;
 

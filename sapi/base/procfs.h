@@ -16,6 +16,6 @@ bool surus_procfs_unguard(void);
  * these files belong to root, and only a guarded process opens them: it is dumpable meanwhile. */
 int surus_procfs_open(const char *path);
 /* Whether this process has more than one thread. */
-bool surus_has_threads(void);
+bool surus_procfs_has_threads(void);
 
 #endif

@@ -266,7 +266,7 @@ const char *surus_boot_check(void)
 			return why;
 		}
 	}
-	if (surus_has_threads()) {
+	if (surus_procfs_has_threads()) {
 		return "the boot leaves a thread running, which no fork has; end it before surus_serve()";
 	}
 	if (waitpid(-1, NULL, WNOHANG) == 0) {

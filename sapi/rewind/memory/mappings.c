@@ -413,7 +413,7 @@ const char *surus_mappings_restore(void)
 	}
 	/* Also a thread whose stack was mapped at the checkpoint, because the boot had a thread,
 	 * too. */
-	if (surus_has_threads()) {
+	if (surus_procfs_has_threads()) {
 		return "thread: a thread was left running";
 	}
 	if ((!is_as_large() || space->lost || has_other_libraries()) &&
