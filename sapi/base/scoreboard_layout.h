@@ -30,7 +30,7 @@ struct surus_line {
 	_Atomic uint64_t tag;
 	_Atomic uint64_t taken; /* requests taken so far */
 	_Atomic uint64_t memory; /* resident bytes, measured now and then between requests */
-	/* written by Surus before the stop signal: surus_ticket_end() of the request to interrupt */
+	/* written by Surus before the stop signal: surus_scoreboard_ticket_end() of the request to interrupt */
 	_Atomic uint64_t stop;
 	_Atomic uint32_t pid; /* the worker's process id */
 	uint32_t unused[3];
@@ -48,7 +48,7 @@ enum { SURUS_CLAIMED = 0 };
 /* Returns what Surus writes to make the holder end a request: into the word if the client has
  * closed it, into the holder's line at the deadline. The secret half of the ticket cannot be
  * derived from it (`Ticket::end` in scoreboard.rs). */
-static inline uint64_t surus_ticket_end(uint64_t ticket)
+static inline uint64_t surus_scoreboard_ticket_end(uint64_t ticket)
 {
 	uint64_t mixed = ticket;
 

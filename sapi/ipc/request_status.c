@@ -26,7 +26,7 @@ bool surus_client_closed(void)
 	const struct surus_request *request = surus_request;
 	uint64_t word = atomic_load_explicit(&surus_tickets[request->id], memory_order_relaxed);
 
-	return (request->ticket && word == surus_ticket_end(request->ticket)) || surus_stop_requested();
+	return (request->ticket && word == surus_scoreboard_ticket_end(request->ticket)) || surus_stop_requested();
 }
 
 bool surus_stop_requested(void)
@@ -34,7 +34,7 @@ bool surus_stop_requested(void)
 	uint64_t ticket = surus_request->ticket;
 
 	return ticket != 0 && atomic_load_explicit(&surus_process->line->stop, memory_order_relaxed) ==
-	        surus_ticket_end(ticket);
+	        surus_scoreboard_ticket_end(ticket);
 }
 
 void surus_request_status_rewrite(void)

@@ -49,7 +49,7 @@ impl Ticket {
         Ticket(u64::from_be_bytes(bytes))
     }
 
-    /// The word that tells the request's holder to end it (`surus_ticket_end`). The ticket cannot
+    /// The word that tells the request's holder to end it (`surus_scoreboard_ticket_end`). The ticket cannot
     /// be derived from it.
     fn end(self) -> u64 {
         let mut mixed = self.0;
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn ticket_end_matches_the_worker_and_hides_the_secret_half() {
         let ticket = Ticket(0x0123_4567_89ab_cdef);
-        // As surus_ticket_end() computes it.
+        // As surus_scoreboard_ticket_end() computes it.
         assert_eq!(ticket.end(), 0x87cb_fbfe_7654_3210);
         assert_ne!(ticket.end() >> 32, ticket.0 >> 32);
         assert_ne!(ticket.end() >> 32, !ticket.0 >> 32);
