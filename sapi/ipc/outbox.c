@@ -224,7 +224,7 @@ bool surus_outbox_write(const char *data, size_t len)
 		size_t piece = len > FCGI_MAX_CONTENT ? FCGI_MAX_CONTENT : len;
 
 		fcgi_put_header(header, FCGI_STDOUT, out->request, (uint32_t)piece);
-		if (surus_client_closed() || !write_record(header, data, piece)) {
+		if (surus_request_status_client_closed() || !write_record(header, data, piece)) {
 			return false;
 		}
 		data += piece;

@@ -18,7 +18,7 @@
 #include "base/scoreboard_layout.h"
 #include "ipc/request_decode.h"
 
-bool surus_client_closed(void)
+bool surus_request_status_client_closed(void)
 {
 	if (surus_process->has_no_client) {
 		return false;
