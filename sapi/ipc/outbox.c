@@ -123,7 +123,7 @@ static bool write_parts(struct iovec *parts, int count)
 		ssize_t written = writev(out->fd, parts, count);
 		if (written < 0) {
 			if (errno == EINTR) {
-				if (surus_stop_requested()) {
+				if (surus_request_status_stop_requested()) {
 					/* A part of a record may have been sent, so the stream cannot continue. The
 					 * request has to end, and so does this worker. */
 					_exit(SURUS_EXIT_INTERRUPTED);

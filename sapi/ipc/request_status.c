@@ -26,10 +26,10 @@ bool surus_request_status_client_closed(void)
 	const struct surus_request *request = surus_request;
 	uint64_t word = atomic_load_explicit(&surus_tickets[request->id], memory_order_relaxed);
 
-	return (request->ticket && word == surus_scoreboard_ticket_end(request->ticket)) || surus_stop_requested();
+	return (request->ticket && word == surus_scoreboard_ticket_end(request->ticket)) || surus_request_status_stop_requested();
 }
 
-bool surus_stop_requested(void)
+bool surus_request_status_stop_requested(void)
 {
 	uint64_t ticket = surus_request->ticket;
 

@@ -8,7 +8,7 @@
 /* Whether the client has closed the current request. */
 bool surus_request_status_client_closed(void);
 /* Whether Surus wants to stop the current request. */
-bool surus_stop_requested(void);
+bool surus_request_status_stop_requested(void);
 /* Writes this worker's line of the scoreboard again, in case a script has overwritten it. Safe in a
  * signal handler. */
 void surus_request_status_rewrite(void);

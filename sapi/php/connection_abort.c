@@ -29,7 +29,7 @@ void surus_abort_begin(void)
 void surus_abort(void)
 {
 	/* At the deadline the client may still be there, and the end is a fatal error anyway. */
-	if (surus_settings.engine != SURUS_WORKER || surus_stop_requested()) {
+	if (surus_settings.engine != SURUS_WORKER || surus_request_status_stop_requested()) {
 		php_handle_aborted_connection();
 		return;
 	}
