@@ -84,7 +84,7 @@ static void send_early_hints(void)
 	surus_outbox_hints(block, used);
 }
 
-bool surus_headers_send(int status)
+bool surus_sapi_headers_send(int status)
 {
 	if (SG(headers_sent) || !surus_request->id) {
 		return false;
