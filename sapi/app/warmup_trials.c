@@ -51,7 +51,7 @@ void surus_warmup_trials_boot_begins(void)
 	int last;
 
 	if (results) {
-		is_listed = surus_open_descriptors(before, &last) && last < SURUS_DESCRIPTORS * 8;
+		is_listed = surus_boot_fds_find_open(before, &last) && last < SURUS_DESCRIPTORS * 8;
 	}
 }
 
@@ -75,7 +75,7 @@ static bool has_opened(void)
 	static unsigned char now[SURUS_DESCRIPTORS];
 	int last;
 
-	if (!is_listed || !surus_open_descriptors(now, &last) || last >= SURUS_DESCRIPTORS * 8) {
+	if (!is_listed || !surus_boot_fds_find_open(now, &last) || last >= SURUS_DESCRIPTORS * 8) {
 		return true;
 	}
 	for (int fd = 3; fd <= last; fd++) {
@@ -108,7 +108,7 @@ void surus_warmup_files_save(void)
 	int last;
 
 	memset(files, 0, sizeof(files));
-	if (!surus_open_descriptors(now, &last)) {
+	if (!surus_boot_fds_find_open(now, &last)) {
 		return;
 	}
 	for (int fd = 3; fd <= last && fd < count; fd++) {

@@ -24,12 +24,12 @@ bool surus_boot_fds_prepare(void)
 
 	boot = surus_persistent_alloc(sizeof(*boot));
 	if (boot) {
-		surus_open_descriptors(boot->before, &last);
+		surus_boot_fds_find_open(boot->before, &last);
 	}
 	return boot != NULL;
 }
 
-bool surus_open_descriptors(unsigned char *open_ones, int *last)
+bool surus_boot_fds_find_open(unsigned char *open_ones, int *last)
 {
 	int list = surus_procfs_open("/proc/self/fd");
 	DIR *directory = list < 0 ? NULL : fdopendir(list);
@@ -53,7 +53,7 @@ bool surus_open_descriptors(unsigned char *open_ones, int *last)
 
 bool surus_boot_fds_save(unsigned char *open_ones, int *last)
 {
-	if (!surus_open_descriptors(open_ones, last)) {
+	if (!surus_boot_fds_find_open(open_ones, last)) {
 		return false;
 	}
 	for (size_t i = 0; boot && i < sizeof(boot->of_boot); i++) {

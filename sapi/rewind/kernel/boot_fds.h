@@ -19,6 +19,6 @@ bool surus_boot_fds_prepare(void);
 
 /* Lists the open descriptors below 4096, as bits of SURUS_DESCRIPTORS bytes, and the highest of
  * all. False: they cannot be listed. */
-bool surus_open_descriptors(unsigned char *open_ones, int *last);
+bool surus_boot_fds_find_open(unsigned char *open_ones, int *last);
 
 #endif

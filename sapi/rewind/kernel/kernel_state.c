@@ -249,7 +249,7 @@ const char *surus_kernel_checkpoint(void)
 	if ((why = surus_pairs_take())) {
 		return why;
 	}
-	if (!failed && !surus_open_descriptors(open_ones, &k->last)) {
+	if (!failed && !surus_boot_fds_find_open(open_ones, &k->last)) {
 		failed = surus_reason("cannot list the open descriptors (/proc/self/fd)");
 	}
 	if (failed) {
@@ -289,7 +289,7 @@ static const char *restore_descriptors(void)
 	if (syscall(SYS_close_range, (unsigned)k->last + 1, ~0u, 0) != 0) {
 		static unsigned char open_ones[SURUS_DESCRIPTORS];
 		int last;
-		if (!surus_open_descriptors(open_ones, &last)) {
+		if (!surus_boot_fds_find_open(open_ones, &last)) {
 			return "descriptor: cannot close what the request has opened (/proc/self/fd)";
 		}
 		for (int fd = k->last + 1; fd <= last; fd++) {
