@@ -217,7 +217,7 @@ static const char *reject_pipe(int fd, const struct stat *pipe, int last)
 
 static const char *reject_anonymous(int fd)
 {
-	const char *shared = surus_anonymous_shared(fd);
+	const char *shared = surus_anon_fds_find_shared(fd);
 
 	if (!shared) {
 		return NULL;

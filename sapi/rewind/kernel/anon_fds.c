@@ -27,7 +27,7 @@ static const char *kind(int fd)
 	return strncmp(name, "anon_inode:", 11) == 0 ? name + 11 : NULL;
 }
 
-const char *surus_anonymous_shared(int fd)
+const char *surus_anon_fds_find_shared(int fd)
 {
 	static const struct {
 		const char *kind, *name;
