@@ -203,7 +203,7 @@ void surus_boot_values_save(void)
 	save_globals();
 	surus_included_files_save();
 	surus_extension_state_save();
-	surus_settings_save();
+	surus_saved_settings_save();
 	surus_hidden_state_save();
 }
 
@@ -252,7 +252,7 @@ bool surus_boot_values_restore(void)
 		left[0] = '\0';
 	}
 	is_restored = true;
-	const char *(*const parts[])(void) = {restore_variables, surus_settings_restore,
+	const char *(*const parts[])(void) = {restore_variables, surus_saved_settings_restore,
 		    surus_extension_state_restore, surus_hidden_state_find};
 	const char *any = NULL;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
@@ -295,7 +295,7 @@ void surus_boot_values_free(void)
 	zend_hash_destroy(&known);
 	surus_values_free();
 	surus_objects_free();
-	surus_settings_free();
+	surus_saved_settings_free();
 	surus_extension_state_free();
 	surus_hidden_state_free();
 }

@@ -81,7 +81,7 @@ static uint32_t count_constants(const char **last)
 	return count;
 }
 
-void surus_settings_save(void)
+void surus_saved_settings_save(void)
 {
 	zend_ini_entry *entry;
 
@@ -134,7 +134,7 @@ static const char *restore_ini(void)
 	return unrestored;
 }
 
-const char *surus_settings_restore(void)
+const char *surus_saved_settings_restore(void)
 {
 	const char *ini = restore_ini(), *constant = "?";
 
@@ -166,7 +166,7 @@ const char *surus_settings_restore(void)
 	return is_same ? NULL : "the environment, the locale, the directory or the umask";
 }
 
-void surus_settings_free(void)
+void surus_saved_settings_free(void)
 {
 	zend_hash_destroy(&settings);
 	for (int i = 0; i < GETTERS; i++) {

@@ -2,12 +2,12 @@
 #ifndef SURUS_APP_SAVED_SETTINGS_H
 #define SURUS_APP_SAVED_SETTINGS_H
 
-void surus_settings_save(void);
+void surus_saved_settings_save(void);
 
 /* Restores ini settings and the handlers of errors and exceptions. Returns what else has changed
  * and stays: constants, the environment and others; NULL if nothing has. */
-const char *surus_settings_restore(void);
+const char *surus_saved_settings_restore(void);
 
-void surus_settings_free(void);
+void surus_saved_settings_free(void);
 
 #endif
