@@ -158,7 +158,7 @@ static PHP_FUNCTION(headers_send)
 		zend_argument_value_error(1, "must be a status from 100 to 599");
 		RETURN_THROWS();
 	}
-	surus_sapi_headers_send((int)status);
+	surus_php_headers_send((int)status);
 	RETURN_LONG(status);
 }
 

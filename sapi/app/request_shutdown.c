@@ -78,7 +78,7 @@ static int destroy_last_of(zval *variable)
 	zval *value = Z_TYPE_P(variable) == IS_INDIRECT ? Z_INDIRECT_P(variable) : variable;
 
 	if (Z_TYPE_P(value) != IS_OBJECT || Z_REFCOUNT_P(value) != 1 ||
-	        surus_boot_objects_contain(Z_OBJ_P(value))) {
+	        surus_boot_objects_has(Z_OBJ_P(value))) {
 		return ZEND_HASH_APPLY_KEEP;
 	}
 	if (value == variable) {
@@ -103,7 +103,7 @@ static void destroy_globals(void)
 static bool needs_destruction(zend_object *object)
 {
 	return IS_OBJ_VALID(object) && has_destructor(object) &&
-	        !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) && !surus_boot_objects_contain(object);
+	        !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) && !surus_boot_objects_has(object);
 }
 
 /* Without destructors, the order of destruction has no effect, and objects vanish with the
@@ -145,7 +145,7 @@ static void free_storage(void)
 	for (uint32_t i = store->top, first = surus_boot_objects_first_slot(); i-- > first;) {
 		zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && has_storage(object) &&
-		        !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !surus_boot_objects_contain(object)) {
+		        !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !surus_boot_objects_has(object)) {
 			GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
 			GC_ADDREF(object);
 			object->handlers->free_obj(object);

@@ -30,7 +30,8 @@ struct surus_line {
 	_Atomic uint64_t tag;
 	_Atomic uint64_t taken; /* requests taken so far */
 	_Atomic uint64_t memory; /* resident bytes, measured now and then between requests */
-	/* written by Surus before the stop signal: surus_scoreboard_ticket_end() of the request to interrupt */
+	/* written by Surus before the stop signal: surus_scoreboard_ticket_end() of the request to
+	 * interrupt */
 	_Atomic uint64_t stop;
 	_Atomic uint32_t pid; /* the worker's process id */
 	uint32_t unused[3];

@@ -93,9 +93,8 @@ static zend_op_array *record_file(zend_file_handle *file, int type)
 	compiled = false;
 	zend_op_array *result = compile_or_find(file, type);
 	zend_string *path = file->opened_path ? file->opened_path : file->filename;
-	record("file %llu %llu %d %s\n", (unsigned long long)start, (unsigned long long)surus_clock_now(),
-	        compiled,
-	     path ? ZSTR_VAL(path) : "");
+	record("file %llu %llu %d %s\n", (unsigned long long)start,
+	        (unsigned long long)surus_clock_now(), compiled, path ? ZSTR_VAL(path) : "");
 	return result;
 }
 

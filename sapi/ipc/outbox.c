@@ -123,7 +123,7 @@ static bool write_parts(struct iovec *parts, int count)
 		ssize_t written = writev(out->fd, parts, count);
 		if (written < 0) {
 			if (errno == EINTR) {
-				if (surus_request_status_stop_requested()) {
+				if (surus_request_status_has_stop()) {
 					/* A part of a record may have been sent, so the stream cannot continue. The
 					 * request has to end, and so does this worker. */
 					_exit(SURUS_EXIT_INTERRUPTED);
@@ -224,7 +224,7 @@ bool surus_outbox_write(const char *data, size_t len)
 		size_t piece = len > FCGI_MAX_CONTENT ? FCGI_MAX_CONTENT : len;
 
 		fcgi_put_header(header, FCGI_STDOUT, out->request, (uint32_t)piece);
-		if (surus_request_status_client_closed() || !write_record(header, data, piece)) {
+		if (surus_request_status_is_closed() || !write_record(header, data, piece)) {
 			return false;
 		}
 		data += piece;

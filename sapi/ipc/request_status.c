@@ -18,7 +18,7 @@
 #include "base/scoreboard_layout.h"
 #include "ipc/request_decode.h"
 
-bool surus_request_status_client_closed(void)
+bool surus_request_status_is_closed(void)
 {
 	if (surus_process->has_no_client) {
 		return false;
@@ -26,10 +26,11 @@ bool surus_request_status_client_closed(void)
 	const struct surus_request *request = surus_request;
 	uint64_t word = atomic_load_explicit(&surus_tickets[request->id], memory_order_relaxed);
 
-	return (request->ticket && word == surus_scoreboard_ticket_end(request->ticket)) || surus_request_status_stop_requested();
+	return (request->ticket && word == surus_scoreboard_ticket_end(request->ticket)) ||
+	       surus_request_status_has_stop();
 }
 
-bool surus_request_status_stop_requested(void)
+bool surus_request_status_has_stop(void)
 {
 	uint64_t ticket = surus_request->ticket;
 

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 /* Whether the client has closed the current request. */
-bool surus_request_status_client_closed(void);
+bool surus_request_status_is_closed(void);
 /* Whether Surus wants to stop the current request. */
-bool surus_request_status_stop_requested(void);
+bool surus_request_status_has_stop(void);
 /* Writes this worker's line of the scoreboard again, in case a script has overwritten it. Safe in a
  * signal handler. */
 void surus_request_status_rewrite(void);

@@ -48,7 +48,7 @@ uint32_t surus_boot_objects_first_slot(void)
 	return zend_hash_num_elements(&boot_objects) == boot_object_count ? first_object : 1;
 }
 
-bool surus_boot_objects_contain(zend_object *object)
+bool surus_boot_objects_has(zend_object *object)
 {
 	return boot_object_count > 0 && zend_hash_index_exists(&boot_objects,
 	        zend_object_to_weakref_key(object));

@@ -8,7 +8,7 @@
 struct _zend_object;
 
 /* Whether the boot has made this object. */
-bool surus_boot_objects_contain(struct _zend_object *object);
+bool surus_boot_objects_has(struct _zend_object *object);
 
 /* At the end of the boot: records its objects and resources. */
 void surus_boot_objects_save(void);

@@ -29,14 +29,15 @@ void surus_abort_begin(void)
 void surus_abort(void)
 {
 	/* At the deadline the client may still be there, and the end is a fatal error anyway. */
-	if (surus_settings.engine != SURUS_WORKER || surus_request_status_stop_requested()) {
+	if (surus_settings.engine != SURUS_WORKER || surus_request_status_has_stop()) {
 		php_handle_aborted_connection();
 		return;
 	}
 	PG(connection_status) = PHP_CONNECTION_ABORTED;
 	if (ended_at) {
 		/* Shutdown functions and destructors run to their end, without output. */
-		if (EG(exception) && zend_is_unwind_exit(EG(exception)) && surus_clock_now() - ended_at > GRACE) {
+		if (EG(exception) && zend_is_unwind_exit(EG(exception)) &&
+		        surus_clock_now() - ended_at > GRACE) {
 			php_handle_aborted_connection();
 		}
 		return;

@@ -32,7 +32,9 @@ bool surus_resource_is_internal(const zend_resource *resource)
 
 static int hide(zval *value)
 {
-	return surus_resource_is_internal(Z_RES_P(value)) ? ZEND_HASH_APPLY_REMOVE : ZEND_HASH_APPLY_KEEP;
+	bool is_internal = surus_resource_is_internal(Z_RES_P(value));
+
+	return is_internal ? ZEND_HASH_APPLY_REMOVE : ZEND_HASH_APPLY_KEEP;
 }
 
 static ZEND_FUNCTION(surus_get_resources)

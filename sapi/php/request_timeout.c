@@ -33,7 +33,7 @@ static void on_stop(int signal)
 	 * overwritten, and to make a waiting worker check the request socket. */
 	surus_request_status_rewrite();
 	/* Without a request, memory may be about to be restored and must not be written to. */
-	if (surus_request->id && surus_request_status_stop_requested()) {
+	if (surus_request->id && surus_request_status_has_stop()) {
 		stop_requested = 1;
 		zend_atomic_bool_store_ex(&EG(vm_interrupt), true);
 	}
@@ -79,7 +79,7 @@ static void on_interrupt(zend_execute_data *frame)
 	if (stop_requested) {
 		stop_requested = 0;
 		uint64_t request = surus_request->ticket;
-		if (surus_request->id && surus_request_status_stop_requested() && reported != request) {
+		if (surus_request->id && surus_request_status_has_stop() && reported != request) {
 			zval trace;
 			zend_string *text;
 

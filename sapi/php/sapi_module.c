@@ -59,7 +59,7 @@ static size_t ub_write(const char *data, size_t len)
 		 * write; Surus drops all. */
 		return len;
 	}
-	if (surus_request_status_client_closed() || !surus_outbox_write(data, len)) {
+	if (surus_request_status_is_closed() || !surus_outbox_write(data, len)) {
 		surus_abort();
 	}
 	return len;
@@ -84,7 +84,7 @@ static void send_early_hints(void)
 	surus_outbox_hints(block, used);
 }
 
-bool surus_sapi_headers_send(int status)
+bool surus_php_headers_send(int status)
 {
 	if (SG(headers_sent) || !surus_request->id) {
 		return false;
@@ -126,7 +126,7 @@ static void flush(void *context)
 	/* Since 8.4 flush() sends the headers, with or without output. */
 	sapi_send_headers();
 #endif
-	if (surus_request_status_client_closed() || !surus_outbox_flush()) {
+	if (surus_request_status_is_closed() || !surus_outbox_flush()) {
 		surus_abort();
 	}
 }

@@ -21,6 +21,6 @@ uint64_t surus_php_written(void);
 void surus_php_fill_request_info(void);
 
 /* Sends the header section, once. False: it could not be sent. */
-bool surus_sapi_headers_send(int status);
+bool surus_php_headers_send(int status);
 
 #endif

@@ -205,7 +205,7 @@ bool surus_worker_take(void)
 		/* If this worker crashes from here on, Surus knows which request is lost. */
 		surus_scoreboard_set_state(SURUS_RECEIVED);
 		surus_process->taken_at = surus_process->since;
-		if (received == 1 && !surus_request_status_client_closed() &&
+		if (received == 1 && !surus_request_status_is_closed() &&
 		        !(request->deadline && surus_clock_now() >= request->deadline)) {
 			surus_process->served++;
 			return true;

@@ -49,8 +49,8 @@ impl Ticket {
         Ticket(u64::from_be_bytes(bytes))
     }
 
-    /// The word that tells the request's holder to end it (`surus_scoreboard_ticket_end`). The ticket cannot
-    /// be derived from it.
+    /// The word that tells the request's holder to end it (`surus_scoreboard_ticket_end`). The
+    /// ticket cannot be derived from it.
     fn end(self) -> u64 {
         let mut mixed = self.0;
         for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53_u64] {

@@ -48,7 +48,7 @@ static void count_semaphore(zend_execute_data *call, const zval *done, int step)
 	zval *argument = ZEND_CALL_NUM_ARGS(call) > 0 ? ZEND_CALL_ARG(call, 1) : NULL, none, *times;
 
 	if (Z_TYPE_P(done) == IS_TRUE && argument && Z_TYPE_P(argument) == IS_OBJECT &&
-	        surus_boot_objects_contain(Z_OBJ_P(argument))) {
+	        surus_boot_objects_has(Z_OBJ_P(argument))) {
 		ZVAL_LONG(&none, 0);
 		times = zend_hash_index_find(&semaphores, (zend_ulong)(uintptr_t)Z_OBJ_P(argument));
 		times = times ? times : zend_hash_index_add_new(&semaphores,
@@ -122,7 +122,7 @@ static void release_semaphores(void)
 	EG(error_reporting) = EG(user_error_handler_error_reporting) = 0;
 	ZEND_HASH_FOREACH_NUM_KEY_VAL(&semaphores, object, times) {
 		for (zend_long left = Z_LVAL_P(times);
-		        left > 0 && surus_boot_objects_contain((zend_object *)(uintptr_t)object); left--) {
+		        left > 0 && surus_boot_objects_has((zend_object *)(uintptr_t)object); left--) {
 			zval argument, released;
 			ZVAL_OBJ(&argument, (zend_object *)(uintptr_t)object);
 			zend_call_known_function(sem_release, NULL, NULL, &released, 1, &argument, NULL);

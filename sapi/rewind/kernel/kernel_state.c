@@ -101,7 +101,7 @@ static bool is_called_with_boot_object(zend_execute_data *call)
 {
 	const zval *first = ZEND_CALL_NUM_ARGS(call) > 0 ? ZEND_CALL_ARG(call, 1) : NULL;
 
-	return first && ((Z_TYPE_P(first) == IS_OBJECT && surus_boot_objects_contain(Z_OBJ_P(first))) ||
+	return first && ((Z_TYPE_P(first) == IS_OBJECT && surus_boot_objects_has(Z_OBJ_P(first))) ||
 	                 (Z_TYPE_P(first) == IS_RESOURCE &&
 	                 surus_boot_fds_has_resource(Z_RES_HANDLE_P(first))));
 }
