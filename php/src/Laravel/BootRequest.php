@@ -9,8 +9,7 @@ use Surus\Retained;
 
 /**
  * Removes the boot's empty request from the services that got it injected; a service made during
- * the
- * boot would otherwise use it for every visitor.
+ * the boot would otherwise use it for every visitor.
  */
 final class BootRequest
 {

@@ -16,8 +16,7 @@ use Surus\Warmup;
  *
  * On engines that restore memory or serve one request per process, the booted application serves,
  * and only warm-ups must be undone here. On `worker` every request is undone, and Octane's
- * listeners
- * are called if Octane is installed.
+ * listeners are called if Octane is installed.
  */
 final class Runner
 {

@@ -9,8 +9,8 @@ use Symfony\Component\Runtime\SymfonyRuntime;
 
 /**
  * Symfony's own runtime, except for HTTP kernels on an engine that boots: with
- * APP_RUNTIME='Surus\Symfony\Runtime', public/index.php boots
- * once. Elsewhere (`classic`, php-fpm, bin/console) it is Symfony's.
+ * APP_RUNTIME='Surus\Symfony\Runtime', public/index.php boots once. Elsewhere (`classic`, php-fpm,
+ * bin/console) it is Symfony's.
  */
 class Runtime extends SymfonyRuntime
 {
