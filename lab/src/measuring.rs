@@ -61,9 +61,8 @@ impl Drop for Meanwhile {
     }
 }
 
-/// Sends requests for a while, and waits until the server has done with them: php-fpm and Apache
-/// also answer requests that their clients have given up, which would be work within the time that
-/// is measured.
+/// Sends requests for a while, and waits until the server has done with them. php-fpm and Apache
+/// also answer requests that their clients have given up: work within the time that is measured.
 pub fn warm_up(plan: &Plan, load: &Load, pids: &[i32]) -> anyhow::Result<()> {
     let (outcome, _) = run(plan, load, pids.to_vec())?;
     match outcome.totals.failures_of(RequestFailure::Timeout) {

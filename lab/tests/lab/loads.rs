@@ -86,7 +86,6 @@ fn no_request_of_a_warm_up_is_abandoned() {
          echo ' ';\n    flush();\n}\n\
          connection_aborted() && touch(__DIR__.'/abandoned');\necho",
     );
-    tiny.change(EXPERIMENT, "body = \"hello\"", "#");
     tiny.succeed(&["run"]);
     assert!(!tiny.path("lab/contestants/php/abandoned").exists());
 }
