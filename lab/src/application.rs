@@ -38,6 +38,14 @@ pub struct Application {
 }
 
 impl Application {
+    /// Files and directories of the repository that its commands name (`@repository@/…`).
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        let commands = self.prepare.iter().chain(&self.serve).chain(&self.complete);
+        commands
+            .flatten()
+            .filter_map(|part| part.strip_prefix("@repository@/"))
+    }
+
     pub fn read(places: &Places, name: &str) -> anyhow::Result<Application> {
         let file = places.find("applications", name, "/application.toml")?;
         let mut application: Application = read(&file)?;

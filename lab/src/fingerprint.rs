@@ -48,6 +48,11 @@ fn paths(places: &Places, experiment: &Experiment) -> anyhow::Result<BTreeSet<Pa
         let name = experiment.application(load);
         if !name.is_empty() {
             let application = Application::read(places, name)?;
+            paths.extend(
+                application
+                    .sources()
+                    .map(|path| places.repository.join(path)),
+            );
             paths.extend(application.from.map(|from| places.repository.join(from)));
             paths.insert(application.directory);
         }
@@ -56,6 +61,8 @@ fn paths(places: &Places, experiment: &Experiment) -> anyhow::Result<BTreeSet<Pa
     paths.extend(uses.map(|uses| places.lab.join("contestants").join(uses)));
     paths.extend(PACKAGE.map(|part| places.repository.join(part)));
     paths.extend(programs(&places.surus));
+    // Another build of the load generator measures in another way.
+    paths.extend(std::env::current_exe());
     paths.retain(|path| path.exists());
     Ok(paths)
 }

@@ -4,11 +4,15 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
+
 use crate::quantity::{Quantity, Sample};
 
 /// How long the log of a function that has answered may take to become complete.
 const LONGEST: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
+const START: &str = "START RequestId: ";
+const REPORT: &str = "REPORT RequestId: ";
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,30 +23,34 @@ pub struct EventReport {
     pub init: f64,
 }
 
-/// All reports of a log, once no more of them come. None of a server that is no function.
-pub fn read(log: &Path) -> Vec<EventReport> {
-    let read = || {
-        parse(&String::from_utf8_lossy(
-            &std::fs::read(log).unwrap_or_default(),
-        ))
-    };
-    let deadline = Instant::now() + LONGEST;
-    let mut reports = read();
-    while !reports.is_empty() && Instant::now() < deadline {
-        std::thread::sleep(LOOK);
-        let now = read();
-        if now.len() == reports.len() {
-            break;
+/// All reports of a log, once each event that began has one: a function that boots anew after an
+/// event is billed for that, long after its response. None of a server that is no function.
+pub fn read(log: &Path) -> anyhow::Result<Vec<EventReport>> {
+    read_within(log, LONGEST)
+}
+
+fn read_within(log: &Path, longest: Duration) -> anyhow::Result<Vec<EventReport>> {
+    let deadline = Instant::now() + longest;
+    loop {
+        let text = std::fs::read(log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let begun = text.lines().filter(|line| line.contains(START)).count();
+        let reports = parse(&text);
+        if reports.len() >= begun {
+            return Ok(reports);
         }
-        reports = now;
+        if Instant::now() >= deadline {
+            bail!(
+                "only {} of {begun} events have a REPORT line",
+                reports.len()
+            );
+        }
+        std::thread::sleep(LOOK);
     }
-    reports
 }
 
 fn parse(log: &str) -> Vec<EventReport> {
-    let reports = log
-        .lines()
-        .filter(|line| line.contains("REPORT RequestId: "));
+    let reports = log.lines().filter(|line| line.contains(REPORT));
     let report = |line: &str| {
         Some(EventReport {
             duration: field(line, "\tDuration: ")?,
@@ -74,11 +82,15 @@ pub fn add(sample: &mut Sample, reports: &[EventReport]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{EventReport, Sample, add, parse};
+    use std::io::{Seek, SeekFrom, Write};
+    use std::time::Duration;
+
+    use super::{EventReport, Sample, add, parse, read, read_within};
     use crate::quantity::Quantity;
 
     const LOG: &str = "\
         START RequestId: 1 Version: $LATEST\n\
+        START RequestId: 2 Version: $LATEST\n\
         REPORT RequestId: 1\tDuration: 1.23 ms\tBilled Duration: 103 ms\tMemory Size: 128 MB\t\
         Max Memory Used: 30 MB\tInit Duration: 101.01 ms\t\n\
         REPORT RequestId: 2\tDuration: 0.77 ms\tBilled Duration: 1 ms\tMemory Size: 128 MB\t\n";
@@ -117,6 +129,24 @@ mod tests {
         add(&mut sample, &reports);
         assert_eq!(sample.get(&Quantity::BilledP50), Some(&51.0));
         assert_eq!(sample.get(&Quantity::BilledP99), Some(&100.0));
+    }
+
+    #[test]
+    fn event_without_a_report_is_waited_for_and_then_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let late = LOG.rfind("REPORT").unwrap();
+        std::fs::write(file.path(), &LOG[..late]).unwrap();
+        let error = read_within(file.path(), Duration::ZERO).unwrap_err();
+        let message = "only 1 of 2 events have a REPORT line";
+        assert_eq!(error.to_string(), message);
+        let reports = std::thread::scope(|threads| {
+            let reading = threads.spawn(|| read(file.path()));
+            let mut end = file.as_file();
+            end.seek(SeekFrom::End(0)).unwrap();
+            end.write_all(&LOG.as_bytes()[late..]).unwrap();
+            reading.join().unwrap()
+        });
+        assert_eq!(reports.unwrap(), parse(LOG));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use surus_load::{Plan, RequestFailure, RunOutcome, Stop, Watch};
+use surus_load::{Plan, RequestFailure, RunOutcome, Watch};
 use surus_measure::{Probe, Usage};
 
 use crate::experiment::Load;
@@ -16,6 +16,14 @@ use crate::quantity::{Quantity, Sample};
 
 /// The CPU time in seconds, on all CPUs, of which /proc can say how much others have used.
 const LEAST_CPU_TIME: f64 = 0.5;
+/// How often processes are looked at during a load. Some loads last less than a second.
+const SAMPLE: Duration = Duration::from_millis(250);
+/// For how long a server uses no CPU before it is measured, and how much that is in seconds, as
+/// `/proc` counts: an idle server may have a timer.
+const IDLE: Duration = Duration::from_millis(100);
+const TICK: f64 = 0.01;
+/// How long a server may go on with requests that its clients have given up.
+const LONGEST_WORK: Duration = Duration::from_secs(30);
 /// How often the requests of [`Meanwhile`] look whether they are over.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -53,19 +61,34 @@ impl Drop for Meanwhile {
     }
 }
 
-/// Sends requests for a while. Requests under way at the end are abandoned: a server may keep some
-/// of them waiting for long.
-pub fn warm_up(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<()> {
-    let limit = match plan.stop {
-        Stop::After(time) => time,
-        Stop::Requests(_) => Duration::MAX,
-    };
-    run(plan, load, pids, limit).map(drop)
+/// Sends requests for a while, and waits until the server has done with them. php-fpm and Apache
+/// also answer requests that their clients have given up: work within the time that is measured.
+pub fn warm_up(plan: &Plan, load: &Load, pids: &[i32]) -> anyhow::Result<()> {
+    let (outcome, _) = run(plan, load, pids.to_vec())?;
+    match outcome.totals.failures_of(RequestFailure::Timeout) {
+        0 => Ok(()),
+        _ => until_idle(pids),
+    }
+}
+
+/// Waits until processes use no more CPU than an idle server does. Gives up after half a minute:
+/// some always use CPU.
+fn until_idle(pids: &[i32]) -> anyhow::Result<()> {
+    let deadline = Instant::now() + LONGEST_WORK;
+    while Instant::now() < deadline {
+        let probe = Probe::begin(pids.to_vec()).context("its processes have ended")?;
+        std::thread::sleep(IDLE);
+        interrupt::check()?;
+        if probe.end().cpu() <= TICK {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Runs a load's plan against the processes `pids`. The error says what went wrong.
 pub fn measure(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<Sample> {
-    let (outcome, sample) = run(plan, load, pids, Duration::MAX)?;
+    let (outcome, sample) = run(plan, load, pids)?;
     let totals = &outcome.totals;
     if totals.responses == 0 {
         let error = totals.first_error.as_deref().unwrap_or("no response");
@@ -74,12 +97,7 @@ pub fn measure(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<Sampl
     Ok(sample)
 }
 
-fn run(
-    plan: &Plan,
-    load: &Load,
-    pids: Vec<i32>,
-    limit: Duration,
-) -> anyhow::Result<(RunOutcome, Sample)> {
+fn run(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(RunOutcome, Sample)> {
     let (seconds, received) = channel();
     let watch = Watch {
         ended: Arc::new(AtomicU64::new(0)),
@@ -90,15 +108,10 @@ fn run(
     let thread = {
         let plan = plan.clone();
         let thread = std::thread::Builder::new().name("load".into());
-        thread.spawn(move || {
-            surus_load::run(&plan, Some(watch), async {
-                let _ = tokio::time::timeout(limit, interrupt::received()).await;
-            })
-        })?
+        thread.spawn(move || surus_load::run(&plan, Some(watch), interrupt::received()))?
     };
     // The generator drops the sender when it ends.
-    while let Ok(_) | Err(RecvTimeoutError::Timeout) = received.recv_timeout(Duration::from_secs(1))
-    {
+    while let Ok(_) | Err(RecvTimeoutError::Timeout) = received.recv_timeout(SAMPLE) {
         probe.sample();
     }
     let usage = probe.end();

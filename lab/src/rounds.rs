@@ -274,8 +274,8 @@ fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> 
         .meanwhile(server.port)?
         .map(Meanwhile::start)
         .transpose()?;
-    warm_up(&first, load, server.pids()).context("warm-up")?;
-    let before = lambda_reports::read(server.log());
+    warm_up(&first, load, &server.pids()).context("warm-up")?;
+    let before = lambda_reports::read(server.log())?;
     let mut sample = measure(&plan, load, server.pids())?;
     drop(meanwhile);
     sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
@@ -284,7 +284,7 @@ fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> 
         sample.insert(Quantity::Cold, first.init + first.duration);
         lambda_reports::add(
             &mut sample,
-            &lambda_reports::read(server.log())[before.len()..],
+            &lambda_reports::read(server.log())?[before.len()..],
         );
     }
     Ok(sample)

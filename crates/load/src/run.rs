@@ -266,6 +266,12 @@ impl Run {
             Some(failure) => {
                 totals.failures[failure as usize] += 1;
                 state.recorder.failure(at, received);
+                if matches!(
+                    failure,
+                    RequestFailure::Timeout | RequestFailure::Unfinished
+                ) {
+                    state.recorder.unanswered(now - turn.due, 1);
+                }
             }
             None => {
                 totals.responses += 1;
@@ -383,7 +389,7 @@ fn record_unsent(recorder: &mut Recorder, schedule: Schedule, offered: &Offered,
         let count = group.min(offered.due - number);
         number += count;
         let due = schedule.due(number - 1).unwrap_or(end);
-        recorder.unsent(end.saturating_sub(due), count);
+        recorder.unanswered(end.saturating_sub(due), count);
     }
 }
 

@@ -58,7 +58,10 @@ fn server_that_never_answers_is_a_timeout() {
     let address = serve(|mut stream| while head(&mut stream).is_some() {});
     let mut plan = plan(address, 8);
     plan.timeout = Duration::from_millis(50);
-    assert_all(&run(&plan), RequestFailure::Timeout);
+    let outcome = run(&plan);
+    assert_all(&outcome, RequestFailure::Timeout);
+    // Percentiles without them would be those of the clients that had luck.
+    assert!(outcome.latencies.percentile_ms(50.0) >= 50.0);
 }
 
 #[test]
@@ -75,6 +78,7 @@ fn body_without_end_is_unfinished() {
     let outcome = run(&plan);
     assert_all(&outcome, RequestFailure::Unfinished);
     assert!(outcome.totals.received > 0, "what came is counted");
+    assert!(outcome.latencies.percentile_ms(50.0) >= 1000.0);
 }
 
 #[test]

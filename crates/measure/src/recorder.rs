@@ -41,8 +41,8 @@ pub struct Second {
 pub struct Recorder {
     total: Histogram<u64>,
     second: Histogram<u64>,
-    /// How long requests waited that were never sent.
-    unsent: Histogram<u64>,
+    /// How long requests waited that were never sent or never answered.
+    unanswered: Histogram<u64>,
     failures: u64,
     bytes: u64,
     seconds: Vec<Second>,
@@ -55,7 +55,7 @@ impl Recorder {
         Recorder {
             total: histogram(),
             second: histogram(),
-            unsent: histogram(),
+            unanswered: histogram(),
             failures: 0,
             bytes: 0,
             seconds: Vec::new(),
@@ -71,10 +71,11 @@ impl Recorder {
         self.bytes += bytes;
     }
 
-    /// Records requests that were due and never sent, with the time that they have waited. It is
-    /// part of the percentiles in total, and of no second.
-    pub fn unsent(&mut self, waited: Duration, count: u64) {
-        let _ = self.unsent.record_n(micros(waited), count);
+    /// Records requests that were due and never sent, or not answered in time, with the time that
+    /// they have waited. It is part of the percentiles in total, and of no second: without them, a
+    /// server that answers only some of its clients would look fast.
+    pub fn unanswered(&mut self, waited: Duration, count: u64) {
+        let _ = self.unanswered.record_n(micros(waited), count);
     }
 
     /// Records a request that failed at `at`.
@@ -98,11 +99,11 @@ impl Recorder {
         if !self.second.is_empty() || self.failures > 0 {
             self.close();
         }
-        if !self.unsent.is_empty() {
-            let _ = self.total.add(&self.unsent);
+        if !self.unanswered.is_empty() {
+            let _ = self.total.add(&self.unanswered);
             // A log holds what the percentiles count, so its last interval has them as well.
             if let Some(last) = self.intervals.as_mut().and_then(|all| all.last_mut()) {
-                let _ = last.add(&self.unsent);
+                let _ = last.add(&self.unanswered);
             }
         }
         Latencies {

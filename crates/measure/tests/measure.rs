@@ -213,10 +213,10 @@ fn listening_process_is_found_by_its_port_and_by_its_socket() {
 }
 
 #[test]
-fn unsent_requests_count_in_percentiles_and_log() {
+fn unanswered_requests_count_in_percentiles_and_log() {
     let mut recorder = Recorder::new(true);
     recorder.response(Duration::ZERO, Duration::from_millis(1), 0);
-    recorder.unsent(Duration::from_millis(500), 3);
+    recorder.unanswered(Duration::from_millis(500), 3);
     let latencies = recorder.finish(Duration::from_secs(1));
     assert_eq!(latencies.count(), 4);
     assert!(latencies.percentile_ms(50.0) >= 500.0);

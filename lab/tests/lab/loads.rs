@@ -74,6 +74,23 @@ fn refusals_are_counted_and_do_not_end_the_turn() {
 }
 
 #[test]
+fn no_request_of_a_warm_up_is_abandoned() {
+    let tiny = Tiny::new();
+    let warm_up = "warm_up = { small = \"50ms\", full = \"50ms\" }";
+    tiny.change(EXPERIMENT, "warm_up = { small = 1, full = 1 }", warm_up);
+    // A response in pieces, which finds out when its client has left.
+    tiny.change(
+        INDEX,
+        "echo",
+        "ignore_user_abort(true);\nfor ($n = 0; $n < 20; $n++) {\n    usleep(10_000);\n    \
+         echo ' ';\n    flush();\n}\n\
+         connection_aborted() && touch(__DIR__.'/abandoned');\necho",
+    );
+    tiny.succeed(&["run"]);
+    assert!(!tiny.path("lab/contestants/php/abandoned").exists());
+}
+
+#[test]
 fn another_path_is_requested_while_a_load_runs() {
     let tiny = Tiny::new();
     tiny.change(EXPERIMENT, "path", "meanwhile = \"/slow\"\npath");

@@ -273,7 +273,7 @@ mod tests {
             recorder.response(Duration::ZERO, latency, 0);
         }
         if unsent > 0 {
-            recorder.unsent(Duration::from_millis(10), unsent);
+            recorder.unanswered(Duration::from_millis(10), unsent);
         }
         RunOutcome {
             elapsed: Duration::from_secs(1),

@@ -36,7 +36,7 @@ pub fn page(report: &Report, data: &Value) -> String {
     }
     out.push_str("<div class=\"charts\">\n");
     for bars in &report.bars {
-        let (title, origin) = (escape(&bars.title), bars.origin());
+        let (title, origin) = (escape(&bars.title), escape(&bars.origin()));
         let chart = bars.draw();
         let _ = write!(
             out,
