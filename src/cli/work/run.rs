@@ -147,6 +147,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     };
     stop_signals.has_begun();
     admin.draining.store(true, Ordering::Release);
+    deaths.end();
     stop.cancel();
     let ended = match ended {
         Some(ended) => Some(ended),
@@ -162,7 +163,6 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
             }
         }
     };
-    deaths.survived();
     admin_task.abort();
     let _ = admin_task.await;
     drop((admin, reload));

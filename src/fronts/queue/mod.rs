@@ -12,6 +12,7 @@ pub mod front;
 pub mod job;
 pub mod messenger;
 pub mod operation;
+mod rate;
 pub mod runner;
 mod scheduler;
 pub mod settings;
