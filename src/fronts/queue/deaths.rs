@@ -266,7 +266,7 @@ mod tests {
             deaths.end();
             let (after, known) = deaths.begin(&queue, &job("b"));
             assert_eq!(known, 0);
-            [before, after].map(std::mem::forget);
+            std::mem::forget((before, after));
         }
         let deaths = Deaths::read(Some(file));
         assert!(deaths.is_suspect(&queue, &job("a")));

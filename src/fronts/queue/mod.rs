@@ -19,4 +19,5 @@ pub mod settings;
 pub mod source;
 pub mod sources;
 
+pub use rate::JobRate;
 pub use settings::{Format, Queue, Schedule, Settings};

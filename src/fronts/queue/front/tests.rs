@@ -1,4 +1,4 @@
-//! The order in which jobs go back to their source.
+//! Which received jobs run, and the order in which jobs go back to their source.
 
 use std::sync::Mutex;
 
@@ -170,6 +170,7 @@ async fn job_that_comes_back_during_its_settlement_is_another_run() {
     let source = Arc::default();
     let mut drive = drive(&source);
     drive.received(0, jobs(1..2));
+    drive.scheduler.set_workers(1);
     let (first, job) = drive.scheduler.next(now()).expect("a job waits");
     drive.scheduler.ended(first, Duration::ZERO, now());
     drive.settle(0, job, Disposition::Return);

@@ -1,5 +1,6 @@
 //! The connection that consumes, until it fails.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 
 use anyhow::{Context, bail};
@@ -24,6 +25,10 @@ pub struct Session {
     channel: Channel,
     /// The names of its consumers, by which they are cancelled.
     tags: Vec<ShortString>,
+    /// How many messages of each consumer may be unacknowledged.
+    prefetch: u16,
+    /// What earlier consumers have got.
+    early: VecDeque<(String, Delivery)>,
     pushed: SelectAll<Consumer>,
     /// An error that has followed messages.
     error: Option<lapin::Error>,
@@ -38,18 +43,24 @@ impl Session {
             connection,
             channel,
             tags: Vec::new(),
+            prefetch: 0,
+            early: VecDeque::new(),
             pushed: SelectAll::new(),
             error: None,
         })
     }
 
-    /// Asks the server to push messages, unless it does already.
-    pub async fn consume(&mut self, names: &AmqpNames) -> anyhow::Result<()> {
-        if !self.tags.is_empty() {
+    /// Asks the server to push messages, unless it does already with about this prefetch count. A
+    /// consumer keeps its count, so another one replaces it.
+    pub async fn consume(&mut self, names: &AmqpNames, prefetch: u16) -> anyhow::Result<()> {
+        let is_near = prefetch / 2 <= self.prefetch && self.prefetch / 4 <= prefetch;
+        if !self.tags.is_empty() && is_near {
             return Ok(());
         }
+        self.early = self.cancel().await?.into();
+        self.prefetch = prefetch;
         let qos = BasicQosOptions::default();
-        answer(self.channel.basic_qos(names.prefetch, qos)).await?;
+        answer(self.channel.basic_qos(prefetch, qos)).await?;
         let mut consumers: Vec<Consumer> = Vec::new();
         for queue in &names.queues {
             let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
@@ -68,6 +79,10 @@ impl Session {
     /// Waits for a message. Returns up to `most` that are there then. Dropping the future loses
     /// none.
     pub async fn next(&mut self, most: usize) -> anyhow::Result<Vec<(String, Delivery)>> {
+        if !self.early.is_empty() {
+            let most = most.min(self.early.len());
+            return Ok(self.early.drain(..most).collect());
+        }
         if let Some(error) = self.error.take() {
             return Err(error.into());
         }
@@ -100,7 +115,8 @@ impl Session {
         // They end once they are cancelled.
         let pushed = std::mem::take(&mut self.pushed);
         let pushed = pushed.map(|(queue, it)| it.map(|it| (queue, it)));
-        answer(pushed.try_collect()).await
+        let pushed: Vec<_> = answer(pushed.try_collect()).await?;
+        Ok(self.early.drain(..).chain(pushed).collect())
     }
 
     /// Ends the connection after all that it still has to send. The server returns what is not
