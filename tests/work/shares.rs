@@ -80,7 +80,6 @@ fn jobs_begin_no_more_often_than_the_rate_of_their_queue() {
     let began = Instant::now();
     let work = plain.start(&["--workers", "2"]);
     work.wait_until(|| plain.count("done other") == 1);
-    assert!(plain.count("done 9") == 0 || began.elapsed() > Duration::from_millis(1600));
     work.wait_until(|| plain.table.is_empty());
     // Nine intervals, of which up to 0.1 s may be made up for.
     let took = began.elapsed();
