@@ -1,5 +1,6 @@
 //! Tests of the commands and reports for operators of a running `surus work`.
 
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -129,6 +130,43 @@ fn status_and_reload_find_a_running_work() {
         error.contains("no running surus answers at http://127.0.0.1:1"),
         "{error}"
     );
+}
+
+/// The files that Surus keeps for a site while it runs, apart from sockets at named places.
+fn private_files(site: &Site) -> Vec<PathBuf> {
+    let name = site.www().parent().unwrap().file_name().unwrap().to_owned();
+    let name = name.into_string().unwrap();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|it| PathBuf::from(it).join("surus"));
+    let own = std::env::temp_dir().join(format!("surus-{}", surus_sys::process::uid()));
+    let places = [PathBuf::from("/run/surus"), own];
+    let found = places.into_iter().chain(runtime).filter_map(|place| std::fs::read_dir(place).ok());
+    let found = found.flatten().map(|file| file.unwrap().path());
+    found.filter(|path| path.to_str().unwrap().contains(&name)).collect()
+}
+
+#[test]
+fn ended_work_leaves_no_files_behind() {
+    let plain = Plain::new(Kind::Sqlite, "lease = '3s'\n");
+    let socket = plain.site.www().with_file_name("admin.sock");
+    let listen = format!("unix:{}", socket.display());
+    let start = || plain.start_with(&["--workers", "1"], &[("SURUS_WORK_ADMIN_LISTEN", &listen)]);
+    plain.push(0, "wait");
+    let mut work = start();
+    work.wait_until(|| plain.count("begins 0") == 1);
+    assert!(socket.exists());
+    assert_eq!(private_files(&plain.site).len(), 1);
+    work.signal("KILL");
+    work.wait();
+    // What has run is remembered, and the next one replaces the socket.
+    assert_eq!(private_files(&plain.site).len(), 1);
+    work = start();
+    work.wait_until(|| plain.count("begins 0") == 2);
+    plain.go(true);
+    work.wait_until(|| plain.table.is_empty());
+    work.signal("TERM");
+    assert!(work.wait().success(), "{}", work.log());
+    // If root has started it, another process removes them.
+    work.wait_until(|| !socket.exists() && private_files(&plain.site).is_empty());
 }
 
 #[test]

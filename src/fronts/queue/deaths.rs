@@ -133,6 +133,15 @@ impl Deaths {
         }
     }
 
+    /// Empties the file, unless a later process must know of suspects.
+    pub fn close(&self) {
+        let entries = self.lock();
+        let is_clean = |entry: &DeathEntry| !entry.is_suspect && entry.running == 0;
+        if let Some(file) = self.file.as_ref().filter(|_| entries.iter().all(is_clean)) {
+            let _ = file.set_len(0);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<DeathEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -268,9 +277,14 @@ mod tests {
             assert_eq!(known, 0);
             std::mem::forget((before, after));
         }
-        let deaths = Deaths::read(Some(file));
+        let deaths = Deaths::read(Some(file.try_clone().unwrap()));
         assert!(deaths.is_suspect(&queue, &job("a")));
         assert!(!deaths.is_suspect(&queue, &job("b")));
+        deaths.close();
+        assert!(file.metadata().unwrap().len() > 0);
+        drop(deaths.begin(&queue, &job("a")));
+        deaths.close();
+        assert_eq!(file.metadata().unwrap().len(), 0);
     }
 
     #[test]
