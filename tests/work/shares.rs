@@ -1,4 +1,4 @@
-//! How queues share the workers: weights and rates.
+//! Tests of how queues share the workers: weights and rates.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Which received jobs run, and the order in which jobs go back to their source.
+//! Tests of jobs that are received again, and of the order in which jobs go back.
 
 use std::sync::Mutex;
 

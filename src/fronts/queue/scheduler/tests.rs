@@ -1,4 +1,4 @@
-//! Shares of queues in simulated time, order, and limits.
+//! Tests of shares in simulated time, of order, and of limits.
 #![allow(clippy::unwrap_used)]
 
 use std::cmp::Reverse;
