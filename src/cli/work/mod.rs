@@ -30,7 +30,6 @@ use super::{config_trust, engine_setup, events, memory_trim, revalidation, runni
 use crate::config::Config;
 use crate::config::reread::ConfigOrigin;
 use crate::engines;
-use crate::fronts::admin;
 use crate::fronts::http::{Bound, SocketFile};
 use crate::keeper;
 use crate::observe::{log, reopen};
