@@ -1,6 +1,6 @@
 //! Tests of the commands and reports for operators of a running `surus work`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -133,15 +133,26 @@ fn status_and_reload_find_a_running_work() {
 }
 
 /// The files that Surus keeps for a site while it runs, apart from sockets at named places.
-fn private_files(site: &Site) -> Vec<PathBuf> {
+pub fn private_files(site: &Site) -> Vec<PathBuf> {
     let name = site.www().parent().unwrap().file_name().unwrap().to_owned();
     let name = name.into_string().unwrap();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|it| PathBuf::from(it).join("surus"));
-    let own = std::env::temp_dir().join(format!("surus-{}", surus_sys::process::uid()));
-    let places = [PathBuf::from("/run/surus"), own];
-    let found = places.into_iter().chain(runtime).filter_map(|place| std::fs::read_dir(place).ok());
-    let found = found.flatten().map(|file| file.unwrap().path());
-    found.filter(|path| path.to_str().unwrap().contains(&name)).collect()
+    let places = ["/run/surus".into(), std::env::temp_dir()];
+    let places: Vec<PathBuf> = places.into_iter().chain(runtime).collect();
+    // Below the directory for temporary files, each user has one.
+    let own = list(&places[1]).into_iter().map(|(path, _)| path);
+    let places = places.iter().cloned().chain(own);
+    let files = places.flat_map(|place| list(&place));
+    let of_site = files.filter(|(path, file)| path.is_file() && file.contains(&name));
+    of_site.map(|(path, _)| path).collect()
+}
+
+/// Paths and names of the files in a directory; none if it cannot be read.
+fn list(directory: &Path) -> Vec<(PathBuf, String)> {
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let files = files.map(|file| (file.path(), file.file_name()));
+    let files = files.map(|(path, name)| (path, name.to_string_lossy().into_owned()));
+    files.collect()
 }
 
 #[test]

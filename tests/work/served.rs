@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::database::Kind;
+use super::operate::private_files;
 use super::plain::Plain;
 use super::redis::Site as RedisSite;
 use super::site::{ids_of, is_root};
@@ -174,8 +175,11 @@ fn pages_and_jobs_are_served_by_one_command() {
         assert_serves(&surus);
         assert_eq!((plain.count("done 0"), plain.count("done 1")), (1, 1));
         assert_eq!(queue_process(&surus).is_some(), by == By::Root);
+        assert_eq!(private_files(&plain.site).len(), 1, "{by:?}");
         surus.signal("TERM");
         assert!(surus.wait().success(), "{by:?}: {}", surus.log());
+        let left = private_files(&plain.site);
+        assert!(left.is_empty(), "{by:?}: {left:?}");
     });
 }
 
