@@ -12,7 +12,7 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Connection};
 
 use super::AmqpNames;
-use super::server::{self, AmqpServer, answer};
+use super::server::{self, AmqpServer, answer, message};
 
 /// A message, or the error of its channel, with the queue that it is from.
 type Pushed = (String, Result<Delivery, lapin::Error>);
@@ -57,7 +57,7 @@ impl Session {
         if !self.tags.is_empty() && is_near {
             return Ok(());
         }
-        self.early = self.cancel().await?.into();
+        self.early = self.end_consumers(true).await?.into();
         self.prefetch = prefetch;
         let qos = BasicQosOptions::default();
         answer(self.channel.basic_qos(prefetch, qos)).await?;
@@ -106,16 +106,27 @@ impl Session {
 
     /// Has the server push no more messages. Returns those that it has pushed already.
     pub async fn cancel(&mut self) -> anyhow::Result<Vec<(String, Delivery)>> {
+        self.end_consumers(false).await
+    }
+
+    /// `is_patient`: a long message may arrive first.
+    async fn end_consumers(&mut self, is_patient: bool) -> anyhow::Result<Vec<(String, Delivery)>> {
         for tag in std::mem::take(&mut self.tags) {
             let cancelled = self
                 .channel
                 .basic_cancel(tag, BasicCancelOptions::default());
-            answer(cancelled).await?;
+            match is_patient {
+                true => message(cancelled).await?,
+                false => answer(cancelled).await?,
+            }
         }
         // They end once they are cancelled.
         let pushed = std::mem::take(&mut self.pushed);
         let pushed = pushed.map(|(queue, it)| it.map(|it| (queue, it)));
-        let pushed: Vec<_> = answer(pushed.try_collect()).await?;
+        let pushed: Vec<_> = match is_patient {
+            true => message(pushed.try_collect()).await?,
+            false => answer(pushed.try_collect()).await?,
+        };
         Ok(self.early.drain(..).chain(pushed).collect())
     }
 
