@@ -14,6 +14,8 @@ use super::laravel::LaravelApplication;
 use super::messenger::Transport;
 #[cfg(feature = "sqs")]
 use crate::aws::Provider;
+#[cfg(feature = "amqp")]
+use crate::fronts::queue::JobRate;
 use crate::fronts::queue::front::Consumer;
 use crate::fronts::queue::runner::{JobProgram, Runner};
 use crate::fronts::queue::source::Source;
@@ -26,8 +28,6 @@ use crate::fronts::queue::sources::database::{Database, DatabaseQueue, Tables};
 use crate::fronts::queue::sources::redis::{RedisNames, RedisQueue, RedisServer, RedisStream};
 #[cfg(feature = "sqs")]
 use crate::fronts::queue::sources::sqs::{Access, Reads, SqsQueue, with_suffix};
-#[cfg(feature = "amqp")]
-use crate::fronts::queue::JobRate;
 use crate::fronts::queue::{Format, Queue};
 
 /// The lease of a queue that names none.

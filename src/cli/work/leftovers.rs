@@ -125,8 +125,7 @@ fn wait_for_end(mut end: &UnixStream) {
     let _blocked = Signals::take();
     let _ = privileges::leave_terminal();
     privileges::set_name(c"surus cleaner");
-    let interrupted = |read: io::Result<usize>| {
-        read.is_err_and(|error| error.kind() == ErrorKind::Interrupted)
-    };
+    let interrupted =
+        |read: io::Result<usize>| read.is_err_and(|error| error.kind() == ErrorKind::Interrupted);
     while interrupted(end.read(&mut [0])) {}
 }

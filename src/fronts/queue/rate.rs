@@ -84,7 +84,9 @@ mod tests {
             let rate: JobRate = text.parse().unwrap();
             assert_eq!(rate.to_string(), text);
         }
-        for wrong in ["", "1", "0/s", "-1/s", "1/d", "1/", "/s", "100001/s", "1.5/s"] {
+        for wrong in [
+            "", "1", "0/s", "-1/s", "1/d", "1/", "/s", "100001/s", "1.5/s",
+        ] {
             let error = wrong.parse::<JobRate>().unwrap_err();
             assert!(error.contains("queue.rate"), "{error}");
         }

@@ -195,7 +195,9 @@ impl<J> Scheduler<J> {
 
     fn fair(&mut self, now: Instant) -> Option<usize> {
         let active = self.queues.iter().filter(|queue| queue.is_active(now));
-        let least = active.map(|queue| queue.virtual_time).min_by(f64::total_cmp);
+        let least = active
+            .map(|queue| queue.virtual_time)
+            .min_by(f64::total_cmp);
         self.clock = self.clock.max(least?);
         for queue in self.queues.iter_mut().filter(|it| !it.is_active(now)) {
             queue.virtual_time = queue.virtual_time.max(self.clock);

@@ -268,7 +268,11 @@ impl Drive {
             }
         };
         let mut jobs = std::mem::take(&mut self.returned[queue]);
-        jobs.extend(received.into_iter().filter(|job| self.hold(queue, &job.lease)));
+        jobs.extend(
+            received
+                .into_iter()
+                .filter(|job| self.hold(queue, &job.lease)),
+        );
         if self.stops[queue].is_cancelled() {
             self.returned[queue] = jobs;
             self.return_jobs(queue);

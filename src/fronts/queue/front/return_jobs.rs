@@ -65,7 +65,8 @@ impl Drive {
             self.update_lease(*queue, job);
         }
         for (queue, jobs) in returned.iter_mut().enumerate() {
-            jobs.iter_mut().for_each(|job| self.update_lease(queue, job));
+            jobs.iter_mut()
+                .for_each(|job| self.update_lease(queue, job));
         }
         Interrupted {
             front: self.front,
