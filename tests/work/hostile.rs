@@ -12,6 +12,8 @@ use super::frames::{self, BODY, HEADER, first_text, frame, header, long, method,
 use super::plain::Plain;
 use super::work::Work;
 
+/// Of a queue with groups, Surus keeps the consumer. The server knows one for each connection.
+const GROUPS: &str = "group = 'n'\n";
 /// The properties of a message that has none.
 const NONE: [u8; 2] = [0, 0];
 
@@ -241,7 +243,7 @@ fn server_that_breaks_the_protocol_costs_a_connection_and_no_more() {
     };
     let hostile = Hostile::start(script.chain([last]).collect());
     let source = format!("amqp://guest:guest@127.0.0.1:{}", hostile.port);
-    let plain = Plain::from(&source, "");
+    let plain = Plain::from(&source, GROUPS);
     let work = plain.start(&["--workers", "1"]);
     work.wait_for_minutes(3, || plain.count(&format!("done {}", broken.len())) == 1);
     let log = work.log();
@@ -289,7 +291,7 @@ fn server_with_tls_is_used_if_its_certificate_is_trusted() {
     let hostile = Hostile::start(vec![step]);
     let runtime = Runtime::new().unwrap();
     let (port, pem) = with_tls(&runtime, hostile.port);
-    let plain = Plain::from(&format!("amqps://guest:guest@localhost:{port}"), "");
+    let plain = Plain::from(&format!("amqps://guest:guest@localhost:{port}"), GROUPS);
     let mut distrusting = Work::spawn(&plain.site, &["--workers", "1"], &[]);
     assert_eq!(distrusting.wait().code(), Some(1));
     distrusting.wait_for_log(|log| log.contains("invalid peer certificate"));
@@ -319,7 +321,7 @@ fn messages_of_a_hostile_server_are_buried_with_what_could_be_kept() {
     };
     let hostile = Hostile::start(vec![step]);
     let source = format!("amqp://guest:guest@127.0.0.1:{}", hostile.port);
-    let plain = Plain::from(&source, "[work]\nmax_payload = '1K'\n");
+    let plain = Plain::from(&source, &format!("{GROUPS}[work]\nmax_payload = '1K'\n"));
     let work = plain.start(&["--workers", "1"]);
     work.wait_until(|| plain.count("done 3") == 1);
     let published = || hostile.state.lock().unwrap().published.clone();

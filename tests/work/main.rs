@@ -9,6 +9,7 @@ mod site;
 
 #[cfg(feature = "amqp")]
 mod amqp;
+mod clock;
 mod database;
 #[path = "../lambda/sqs/elasticmq.rs"]
 #[allow(dead_code)]
@@ -25,6 +26,7 @@ mod proxy;
 mod redis;
 mod schedule;
 mod served;
+mod shares;
 mod shutdowns_and_crashes;
 mod sqs;
 mod table;

@@ -1,5 +1,6 @@
 //! Tests of the commands and reports for operators of a running `surus work`.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -129,6 +130,54 @@ fn status_and_reload_find_a_running_work() {
         error.contains("no running surus answers at http://127.0.0.1:1"),
         "{error}"
     );
+}
+
+/// The files that Surus keeps for a site while it runs, apart from sockets at named places.
+pub fn private_files(site: &Site) -> Vec<PathBuf> {
+    let name = site.www().parent().unwrap().file_name().unwrap().to_owned();
+    let name = name.into_string().unwrap();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|it| PathBuf::from(it).join("surus"));
+    let places = ["/run/surus".into(), std::env::temp_dir()];
+    let places: Vec<PathBuf> = places.into_iter().chain(runtime).collect();
+    // Below the directory for temporary files, each user has one.
+    let own = list(&places[1]).into_iter().map(|(path, _)| path);
+    let places = places.iter().cloned().chain(own);
+    let files = places.flat_map(|place| list(&place));
+    let of_site = files.filter(|(path, file)| path.is_file() && file.contains(&name));
+    of_site.map(|(path, _)| path).collect()
+}
+
+/// Paths and names of the files in a directory; none if it cannot be read.
+fn list(directory: &Path) -> Vec<(PathBuf, String)> {
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let files = files.map(|file| (file.path(), file.file_name()));
+    let files = files.map(|(path, name)| (path, name.to_string_lossy().into_owned()));
+    files.collect()
+}
+
+#[test]
+fn ended_work_leaves_no_files_behind() {
+    let plain = Plain::new(Kind::Sqlite, "lease = '3s'\n");
+    let socket = plain.site.www().with_file_name("admin.sock");
+    let listen = format!("unix:{}", socket.display());
+    let start = || plain.start_with(&["--workers", "1"], &[("SURUS_WORK_ADMIN_LISTEN", &listen)]);
+    plain.push(0, "wait");
+    let mut work = start();
+    work.wait_until(|| plain.count("begins 0") == 1);
+    assert!(socket.exists());
+    assert_eq!(private_files(&plain.site).len(), 1);
+    work.signal("KILL");
+    work.wait();
+    // What has run is remembered, and the next one replaces the socket.
+    assert_eq!(private_files(&plain.site).len(), 1);
+    work = start();
+    work.wait_until(|| plain.count("begins 0") == 2);
+    plain.go(true);
+    work.wait_until(|| plain.table.is_empty());
+    work.signal("TERM");
+    assert!(work.wait().success(), "{}", work.log());
+    // If root has started it, another process removes them.
+    work.wait_until(|| !socket.exists() && private_files(&plain.site).is_empty());
 }
 
 #[test]

@@ -103,8 +103,12 @@ impl Plain {
     }
 
     pub fn start(&self, args: &[&str]) -> Work {
+        self.start_with(args, &[])
+    }
+
+    pub fn start_with(&self, args: &[&str], env: &[(&str, &str)]) -> Work {
         let notes = ("SURUS_ENV_NOTES", self.notes.to_str().unwrap());
-        Work::start(&self.site, args, &[notes])
+        Work::start(&self.site, args, &[&[notes], env].concat())
     }
 
     /// Queues a job that does something.
@@ -313,11 +317,11 @@ fn small_queue_does_not_wait_for_a_large_one(kind: Kind) {
     );
     let numbers = match kind {
         Kind::Sqlite => {
-            "(with recursive n(i) as (select 1 union all select i + 1 from n where i < 60000) \
+            "(with recursive n(i) as (select 1 union all select i + 1 from n where i < 100000) \
              select i from n)"
         }
-        Kind::MySql => "(select seq as i from seq_1_to_60000)",
-        Kind::Postgres => "(select generate_series(1, 60000) as i)",
+        Kind::MySql => "(select seq as i from seq_1_to_100000)",
+        Kind::Postgres => "(select generate_series(1, 100000) as i)",
     };
     plain.table.run(&format!(
         "insert into jobs (queue, payload, attempts, available_at, created_at) \
@@ -325,8 +329,8 @@ fn small_queue_does_not_wait_for_a_large_one(kind: Kind) {
     ));
     let work = plain.start(&["--workers", "2"]);
     work.wait_until(|| plain.count("done 1") == 1);
-    plain.table.push("small", r#"{"n": 9999}"#);
-    work.wait_until(|| plain.count("done 9999") == 1);
+    plain.table.push("small", r#"{"n": "small"}"#);
+    work.wait_until(|| plain.count("done small") == 1);
     assert!(
         !plain.table.is_empty(),
         "it has not waited for the large queue"

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::database::Kind;
+use super::operate::private_files;
 use super::plain::Plain;
 use super::redis::Site as RedisSite;
 use super::site::{ids_of, is_root};
@@ -176,6 +177,8 @@ fn pages_and_jobs_are_served_by_one_command() {
         assert_eq!(queue_process(&surus).is_some(), by == By::Root);
         surus.signal("TERM");
         assert!(surus.wait().success(), "{by:?}: {}", surus.log());
+        let left = private_files(&plain.site);
+        assert!(left.is_empty(), "{by:?}: {left:?}");
     });
 }
 

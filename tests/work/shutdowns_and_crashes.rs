@@ -73,6 +73,27 @@ fn lease_is_extended_while_a_job_runs(kind: Kind) {
 }
 
 #[test]
+fn job_is_not_buried_for_kills_after_a_request_to_stop() {
+    let settings = "lease = '3s'\ntries = 0\n[work]\nmax_losses = 1\n";
+    let plain = Plain::new(Kind::Sqlite, settings);
+    plain.push(0, "wait");
+    for round in 1..=2 {
+        let mut work = plain.start(&["--workers", "1"]);
+        work.wait_until(|| plain.count("begins 0") == round);
+        // As an orchestrator does that waits for less than work.shutdown_timeout.
+        work.signal("TERM");
+        work.wait_for_log(|log| log.contains("running jobs finish"));
+        work.signal("KILL");
+        work.wait();
+    }
+    let work = plain.start(&["--workers", "1"]);
+    work.wait_until(|| plain.count("begins 0") == 3);
+    plain.go(true);
+    work.wait_until(|| plain.table.is_empty());
+    assert_eq!(plain.count("done 0"), 1, "{:?}", plain.table.failed());
+}
+
+#[test]
 fn locked_database_is_waited_for() {
     let plain = Plain::new(Kind::Sqlite, "");
     let work = plain.start(&["--workers", "1"]);

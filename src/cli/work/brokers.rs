@@ -14,6 +14,8 @@ use super::laravel::LaravelApplication;
 use super::messenger::Transport;
 #[cfg(feature = "sqs")]
 use crate::aws::Provider;
+#[cfg(feature = "amqp")]
+use crate::fronts::queue::JobRate;
 use crate::fronts::queue::front::Consumer;
 use crate::fronts::queue::runner::{JobProgram, Runner};
 use crate::fronts::queue::source::Source;
@@ -254,12 +256,16 @@ impl Brokers {
         };
         let concurrency = queue.concurrency.unwrap_or(self.workers);
         let workers = self.workers.min(concurrency).max(1);
+        // As many as run, and the next ones; of a queue with a rate, those of a second.
+        let second = queue.rate.map_or(f64::INFINITY, JobRate::per_second);
+        let prefetch = (2 * workers).min(second.ceil() as usize);
         let names = amqp::AmqpNames {
             name: queue.name.clone(),
             queues,
             format: queue.format(),
-            // As many as run, and the next ones.
-            prefetch: (2 * workers).try_into().unwrap_or(u16::MAX),
+            prefetch: prefetch.try_into().unwrap_or(u16::MAX),
+            // Order matters in a queue with groups, which may have a single active consumer.
+            grows: queue.group.is_none(),
             max_payload: self.max_payload,
         };
         let opened = AmqpQueue::open(server.clone(), names).await?;

@@ -5,6 +5,7 @@ mod check;
 mod describe;
 mod failed;
 mod laravel;
+mod leftovers;
 mod messenger;
 mod open;
 mod operate;
@@ -13,8 +14,6 @@ mod queues;
 mod run;
 mod schedules;
 
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +22,7 @@ use surus_sys::privileges::{self, Identity};
 use surus_sys::process::User;
 use tracing::{info, warn};
 
+use self::leftovers::JobNotes;
 use self::queues::{Group, Weighted};
 use self::run::Host;
 use super::options::Project;
@@ -30,7 +30,6 @@ use super::{config_trust, engine_setup, events, memory_trim, revalidation, runni
 use crate::config::Config;
 use crate::config::reread::ConfigOrigin;
 use crate::engines;
-use crate::fronts::admin;
 use crate::fronts::http::{Bound, SocketFile};
 use crate::keeper;
 use crate::observe::{log, reopen};
@@ -70,7 +69,7 @@ pub struct WorkPart {
     /// The file of a closed one.
     file: Option<SocketFile>,
     /// What [`Deaths`](crate::fronts::queue::deaths::Deaths) outlives this process with.
-    deaths: Option<File>,
+    deaths: Option<JobNotes>,
     /// How the configuration was read, if this process can still read it and no other compares it.
     origin: Option<Arc<ConfigOrigin>>,
 }
@@ -96,7 +95,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let groups = queues::chosen(&project, &config, &args.queues)?;
     let admin = bind_admin(&project, &config)?;
-    let deaths = open_deaths(&project, &config);
+    let deaths = JobNotes::open(&project, &config);
+    let _alive = match surus_sys::process::is_root() {
+        true => Some(leftovers::remove_after(&admin, deaths.as_ref().ok())?),
+        false => None,
+    };
     let user = give_up_root(&mut config)?;
     log::start(&config.log)?;
     reopen::lead_to(&project, None, config.log.file.as_deref())?;
@@ -153,21 +156,8 @@ fn bind_admin(project: &Path, config: &Config) -> anyhow::Result<Bound> {
     bound.context("the admin listener of `surus work` (work.admin_listen)")
 }
 
-/// The file in which the queues note which jobs run, before anything gives up root.
-fn open_deaths(project: &Path, config: &Config) -> anyhow::Result<File> {
-    let (_, name) = running::find_work(project, config);
-    let path = admin::private_file(&name, "jobs")?;
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false);
-    let file = options.mode(0o600).open(&path);
-    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-    let locked = surus_sys::dir_lock::lock_file(&file);
-    locked.with_context(|| format!("another surus uses {}", path.display()))?;
-    Ok(file)
-}
-
 /// The queues run without it.
-fn or_warn(deaths: anyhow::Result<File>) -> Option<File> {
+fn or_warn(notes: anyhow::Result<JobNotes>) -> Option<JobNotes> {
     let warn = |error: &anyhow::Error| {
         let error = format!("{error:#}");
         warn!(
@@ -175,7 +165,7 @@ fn or_warn(deaths: anyhow::Result<File>) -> Option<File> {
             "jobs that kill the process of the queues are forgotten with it"
         );
     };
-    deaths.inspect_err(warn).ok()
+    notes.inspect_err(warn).ok()
 }
 
 /// Becomes the user of PHP, and returns it: nothing here needs root, and the files of databases

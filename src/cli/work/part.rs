@@ -2,7 +2,6 @@
 //! `surus serve`.
 
 use std::any::Any;
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -13,6 +12,7 @@ use surus_sys::{fork, privileges, signals};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+use super::leftovers::JobNotes;
 use super::run::{self, Host};
 use super::{Group, WorkPart, queues};
 use crate::config::Config;
@@ -29,7 +29,7 @@ impl WorkPart {
         Ok(Some(WorkPart {
             admin: Some(super::bind_admin(project, config)?),
             file: None,
-            deaths: super::or_warn(super::open_deaths(project, config)),
+            deaths: super::or_warn(JobNotes::open(project, config)),
             project: project.to_path_buf(),
             config: config.clone(),
             groups,
@@ -74,7 +74,7 @@ impl WorkPart {
     pub fn fork(&self, socket: &OwnedFd) -> anyhow::Result<u32> {
         let keeper = std::process::id();
         let admin = self.admin.as_ref().context("the server is shutting down")?;
-        let deaths = self.deaths.as_ref().map(File::as_fd);
+        let deaths = self.deaths.as_ref().map(|notes| notes.file.as_fd());
         let keep: Vec<_> = [admin.as_fd(), socket.as_fd()]
             .into_iter()
             .chain(deaths)
@@ -111,7 +111,7 @@ impl WorkPart {
             groups: self.groups.clone(),
             admin: Some(admin.share()?),
             file: None,
-            deaths: self.deaths.as_ref().and_then(|file| file.try_clone().ok()),
+            deaths: self.deaths.as_ref().and_then(|notes| notes.share().ok()),
             origin: None,
         };
         let runtime = super::runtime()?;

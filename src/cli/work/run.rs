@@ -108,7 +108,9 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
         tokio::spawn(memory_trim::run());
     }
     let stop = CancellationToken::new();
-    let deaths = Arc::new(Deaths::read(part.deaths));
+    let notes = part.deaths;
+    let file = notes.as_ref().map(|notes| notes.file.try_clone());
+    let deaths = Arc::new(Deaths::read(file.transpose()?));
     let driven = tokio::spawn(drive(
         Started {
             project: part.project,
@@ -147,6 +149,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     };
     stop_signals.has_begun();
     admin.draining.store(true, Ordering::Release);
+    deaths.end();
     stop.cancel();
     let ended = match ended {
         Some(ended) => Some(ended),
@@ -162,7 +165,6 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
             }
         }
     };
-    deaths.survived();
     admin_task.abort();
     let _ = admin_task.await;
     drop((admin, reload));
@@ -175,6 +177,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     for left in interrupted {
         left.release().await;
     }
+    deaths.close();
     Ok(())
 }
 

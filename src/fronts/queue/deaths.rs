@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::format;
@@ -24,6 +25,8 @@ const BYTES: usize = 20;
 pub struct Deaths {
     file: Option<File>,
     entries: Mutex<Vec<DeathEntry>>,
+    /// Set with `entries` locked.
+    is_ending: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,6 +64,7 @@ impl Deaths {
         let deaths = Deaths {
             file,
             entries: Mutex::new(entries),
+            is_ending: AtomicBool::new(false),
         };
         let count = deaths.lock().len();
         (0..count).for_each(|at| deaths.write(at, &deaths.lock()));
@@ -84,6 +88,14 @@ impl Deaths {
         let mut entries = self.lock();
         let is_free = |entry: &DeathEntry| !entry.is_suspect && entry.running == 0;
         let known = entries.iter().position(|it| it.key == key && !is_free(it));
+        if self.is_ending.load(Ordering::Relaxed) {
+            let deaths = known.map_or(0, |at| entries[at].deaths);
+            let running = RunningJob {
+                deaths: self,
+                at: None,
+            };
+            return (running, deaths);
+        }
         let at = known.or_else(|| entries.iter().position(is_free));
         let at = at.or_else(|| {
             (entries.len() < ENTRIES).then(|| {
@@ -109,13 +121,24 @@ impl Deaths {
         (RunningJob { deaths: self, at }, deaths)
     }
 
-    /// This process ends by itself, so no job that still runs is to blame.
-    pub fn survived(&self) {
+    /// This process was asked to end. If it is killed from now on, because its jobs take longer
+    /// than an orchestrator waits, that is no job's fault.
+    pub fn end(&self) {
         let mut entries = self.lock();
+        self.is_ending.store(true, Ordering::Relaxed);
         for at in 0..entries.len() {
             if std::mem::take(&mut entries[at].running) > 0 {
                 self.write(at, &entries);
             }
+        }
+    }
+
+    /// Empties the file, unless a later process must know of suspects.
+    pub fn close(&self) {
+        let entries = self.lock();
+        let is_clean = |entry: &DeathEntry| !entry.is_suspect && entry.running == 0;
+        if let Some(file) = self.file.as_ref().filter(|_| entries.iter().all(is_clean)) {
+            let _ = file.set_len(0);
         }
     }
 
@@ -238,6 +261,30 @@ mod tests {
             ..Queue::default()
         };
         assert!(!deaths.is_suspect(&other, &job("b")));
+    }
+
+    #[test]
+    fn kill_after_a_request_to_end_is_no_fault_of_jobs() {
+        let file = tempfile::tempfile().unwrap();
+        killed_with(&file, &["a"]);
+        let queue = Queue::default();
+        for _ in 0..3 {
+            let deaths = Deaths::read(Some(file.try_clone().unwrap()));
+            let (before, known) = deaths.begin(&queue, &job("a"));
+            assert_eq!(known, 1);
+            deaths.end();
+            let (after, known) = deaths.begin(&queue, &job("b"));
+            assert_eq!(known, 0);
+            std::mem::forget((before, after));
+        }
+        let deaths = Deaths::read(Some(file.try_clone().unwrap()));
+        assert!(deaths.is_suspect(&queue, &job("a")));
+        assert!(!deaths.is_suspect(&queue, &job("b")));
+        deaths.close();
+        assert!(file.metadata().unwrap().len() > 0);
+        drop(deaths.begin(&queue, &job("a")));
+        deaths.close();
+        assert_eq!(file.metadata().unwrap().len(), 0);
     }
 
     #[test]

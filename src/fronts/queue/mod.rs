@@ -12,10 +12,12 @@ pub mod front;
 pub mod job;
 pub mod messenger;
 pub mod operation;
+mod rate;
 pub mod runner;
 mod scheduler;
 pub mod settings;
 pub mod source;
 pub mod sources;
 
+pub use rate::JobRate;
 pub use settings::{Format, Queue, Schedule, Settings};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::rate::JobRate;
 use crate::fronts::address::Address;
 use crate::units::{self, Size, Time};
 
@@ -70,6 +71,8 @@ pub struct Queue {
     pub weight: usize,
     /// How many jobs of this queue may run at once. Not set: as many as there are workers.
     pub concurrency: Option<usize>,
+    /// How often its jobs may begin, such as `10/s`. Not set: as often as workers are free.
+    pub rate: Option<JobRate>,
     /// Time limit of a job that has none of its own.
     #[serde(deserialize_with = "timeout")]
     pub timeout: Time,
@@ -113,6 +116,7 @@ impl Default for Queue {
             handler: None,
             weight: 1,
             concurrency: None,
+            rate: None,
             timeout: Time::seconds(60),
             lease: None,
             tries: None,

@@ -25,6 +25,13 @@ pub trait Source: Send + Sync {
     /// Ends a reservation. Settling a job that is no longer reserved for this process does no harm.
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()>;
 
+    /// Whether `received` is a new reservation of the job of `held`, which has the same id and
+    /// which this process still has. Not if other jobs may have that id.
+    fn is_renewed(&self, held: &Lease, received: &Lease) -> bool {
+        let _ = (held, received);
+        false
+    }
+
     /// The group of a job, if the broker has groups: its jobs run in order.
     fn group(&self, job: &Job) -> Option<String> {
         let _ = job;

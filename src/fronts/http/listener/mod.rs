@@ -70,14 +70,24 @@ impl SocketFile {
         let maker = std::process::id();
         SocketFile { path, made, maker }
     }
+
+    /// The descriptor without which a forked process cannot remove the file.
+    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.made.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Removes the file, also in a forked process.
+    pub fn remove(&self) {
+        if let Some(file) = &self.made {
+            let _ = file.remove();
+        }
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let Some(file) = &self.made
-            && self.maker == std::process::id()
-        {
-            let _ = file.remove();
+        if self.maker == std::process::id() {
+            self.remove();
         }
     }
 }
@@ -181,6 +191,14 @@ impl Bound {
     /// Closes this process's descriptor of the socket. The socket's file stays until the result is
     /// dropped.
     pub fn close(self) -> Option<SocketFile> {
+        match self {
+            Bound::Tcp(_) => None,
+            Bound::Unix(_, file) => Some(file),
+        }
+    }
+
+    /// The file of a unix socket.
+    pub fn file(&self) -> Option<&SocketFile> {
         match self {
             Bound::Tcp(_) => None,
             Bound::Unix(_, file) => Some(file),

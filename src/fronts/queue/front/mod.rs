@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 pub use self::return_jobs::Interrupted;
+use self::settle::HeldLease;
 use crate::engine::Engine;
 use crate::fronts::queue::backoff;
 use crate::fronts::queue::deaths::Deaths;
@@ -99,7 +100,7 @@ struct Drive {
     stops: Vec<CancellationToken>,
     scheduler: Scheduler<Job>,
     /// The leases of all jobs that this process holds, by queue and job id.
-    leases: Vec<HashMap<String, Lease>>,
+    leases: Vec<HashMap<String, HeldLease>>,
     running: Work<Ended>,
     /// Running jobs by number, for the end of the grace period.
     begun: HashMap<usize, (usize, Job)>,
@@ -126,6 +127,7 @@ impl Drive {
         let shares = front.consumers.iter().map(|consumer| Share {
             weight: consumer.queue.weight,
             concurrency: consumer.queue.concurrency.unwrap_or(usize::MAX).max(1),
+            rate: consumer.queue.rate,
         });
         let count = front.consumers.len();
         Drive {
@@ -174,12 +176,7 @@ impl Drive {
             if self.is_draining && is_over {
                 break;
             }
-            let end_of_grace = async {
-                match grace {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let due = self.scheduler.due(now()).filter(|_| !self.is_draining);
             tokio::select! {
                 Some((queue, received)) = self.receiving.next() => self.received(queue, received),
                 Some(ended) = self.running.next() => self.ended(ended),
@@ -190,12 +187,13 @@ impl Drive {
                 // Its sender lives as long as the front end.
                 Ok(()) = self.paused.changed() => self.pause(),
                 () = changed(&mut self.capacity) => {}
+                () = until(due) => {}
                 () = stop.cancelled(), if !self.is_draining => {
                     self.drain();
                     let limit = self.front.settings.shutdown_timeout.0;
-                    grace = Some(tokio::time::Instant::now() + limit);
+                    grace = Some(now() + limit);
                 }
-                () = end_of_grace => {
+                () = until(grace) => {
                     warn!(
                         jobs = self.running.len(),
                         unsettled = self.settling.len(),
@@ -205,17 +203,12 @@ impl Drive {
                 }
             }
         }
-        Interrupted {
-            front: self.front,
-            running: self.begun.into_values().collect(),
-            returned: self.returned,
-            receiving: self.receiving,
-        }
+        self.interrupted()
     }
 
     fn begin(&mut self) {
         while !self.is_draining
-            && let Some((begun, job)) = self.scheduler.next()
+            && let Some((begun, job)) = self.scheduler.next(now())
         {
             self.begun.insert(begun.id(), (begun.queue, job.clone()));
             self.front
@@ -274,11 +267,12 @@ impl Drive {
                 Vec::new()
             }
         };
-        for job in &received {
-            self.leases[queue].insert(job.lease.id.clone(), job.lease.clone());
-        }
         let mut jobs = std::mem::take(&mut self.returned[queue]);
-        jobs.extend(received);
+        jobs.extend(
+            received
+                .into_iter()
+                .filter(|job| self.hold(queue, &job.lease)),
+        );
         if self.stops[queue].is_cancelled() {
             self.returned[queue] = jobs;
             self.return_jobs(queue);
@@ -357,7 +351,7 @@ impl Drive {
         match verdict.disposition {
             // Its group waits for it, so this process keeps it.
             Disposition::Release(pause) if has_group && !self.stops[queue].is_cancelled() => {
-                self.scheduler.paused(&begun, took);
+                self.scheduler.paused(&begun, took, now());
                 let stop = self.stops[queue].clone();
                 self.pausing.push(Box::pin(async move {
                     let until = now() + pause;
@@ -369,7 +363,7 @@ impl Drive {
                 }));
             }
             disposition => {
-                self.scheduler.ended(begun, took);
+                self.scheduler.ended(begun, took, now());
                 self.settle(queue, job, disposition);
             }
         }
@@ -383,6 +377,14 @@ impl Drive {
         }
         job.attempts += 1;
         self.scheduler.again(begun, job);
+    }
+}
+
+/// Waits until an instant; without one, for ever.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 

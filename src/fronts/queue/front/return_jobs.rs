@@ -56,6 +56,26 @@ impl Drive {
         }
     }
 
+    /// What is still under way, with the leases by which it is held.
+    pub(super) fn interrupted(mut self) -> Interrupted {
+        let begun = std::mem::take(&mut self.begun);
+        let mut running: Vec<_> = begun.into_values().collect();
+        let mut returned = std::mem::take(&mut self.returned);
+        for (queue, job) in &mut running {
+            self.update_lease(*queue, job);
+        }
+        for (queue, jobs) in returned.iter_mut().enumerate() {
+            jobs.iter_mut()
+                .for_each(|job| self.update_lease(queue, job));
+        }
+        Interrupted {
+            front: self.front,
+            running,
+            returned,
+            receiving: self.receiving,
+        }
+    }
+
     pub(super) fn pause(&mut self) {
         let paused = self.paused.borrow_and_update().clone();
         for (queue, is_paused) in paused.into_iter().enumerate() {

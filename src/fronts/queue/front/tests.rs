@@ -1,4 +1,4 @@
-//! The order in which jobs go back to their source.
+//! Tests of jobs that are received again, and of the order in which jobs go back.
 
 use std::sync::Mutex;
 
@@ -22,10 +22,15 @@ impl Source for Noted {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    fn is_renewed(&self, held: &Lease, received: &Lease) -> bool {
+        held.id == received.id
+    }
+
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         assert_eq!(disposition, Disposition::Return);
         let mut noted = self.0.lock().expect("no test has panicked");
-        noted.push(job.lease.id);
+        let token = String::from_utf8_lossy(&job.lease.token);
+        noted.push(job.lease.id.clone() + &token);
         Box::pin(async { Ok(()) })
     }
 
@@ -139,4 +144,43 @@ async fn job_returned_by_a_pause_runs_first_if_the_queue_is_resumed_at_once() {
     let waiting = drive.scheduler.clear(0).into_iter().map(|job| job.lease.id);
     assert_eq!(waiting.collect::<Vec<_>>(), ["2", "1"]);
     assert!(returned(drive, &source).await.is_empty());
+}
+
+/// A job whose reservation has expired, as its broker delivers it again.
+fn renewed(id: usize) -> anyhow::Result<Vec<Job>> {
+    let mut received = jobs(id..id + 1)?;
+    received[0].lease.token = Bytes::from_static(b" again");
+    Ok(received)
+}
+
+#[tokio::test]
+async fn job_that_is_held_is_not_run_twice_and_is_settled_with_its_new_lease() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..3));
+    drive.received(0, renewed(1));
+    drive.stop.cancel();
+    drive.drain();
+    drive.received(0, jobs(3..3));
+    assert_eq!(returned(drive, &source).await, ["2", "1 again"]);
+}
+
+#[tokio::test]
+async fn job_that_comes_back_during_its_settlement_is_another_run() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..2));
+    drive.scheduler.set_workers(1);
+    let (first, job) = drive.scheduler.next(now()).expect("a job waits");
+    drive.scheduler.ended(first, Duration::ZERO, now());
+    drive.settle(0, job, Disposition::Return);
+    drive.received(0, renewed(1));
+    while let Some((queue, job)) = drive.settling.next().await {
+        drive.settled(queue, &job);
+    }
+    assert_eq!(drive.leases[0].len(), 1);
+    drive.stop.cancel();
+    drive.drain();
+    drive.received(0, jobs(2..2));
+    assert_eq!(returned(drive, &source).await, ["1", "1 again"]);
 }

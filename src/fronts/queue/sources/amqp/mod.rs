@@ -41,6 +41,9 @@ pub struct AmqpNames {
     pub format: Format,
     /// How many messages may be unacknowledged.
     pub prefetch: u16,
+    /// Whether that becomes more while jobs are so short that workers would wait for the server.
+    /// Another consumer begins then, so the server may turn to another process meanwhile.
+    pub grows: bool,
     /// The longest job that is read, in bytes.
     pub max_payload: u64,
 }
@@ -110,6 +113,17 @@ impl AmqpQueue {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many messages may be unacknowledged, if so many jobs are wanted.
+    fn prefetch(&self, most: usize) -> u16 {
+        let AmqpNames {
+            prefetch, grows, ..
+        } = self.names;
+        match grows {
+            true => most.try_into().unwrap_or(u16::MAX).max(prefetch),
+            false => prefetch,
+        }
+    }
+
     async fn connect(&self) -> anyhow::Result<Session> {
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
         // The server delivers again what earlier channels had.
@@ -134,7 +148,7 @@ impl AmqpQueue {
             if stop.is_cancelled() {
                 return session.cancel().await;
             }
-            session.consume(&self.names).await?;
+            session.consume(&self.names, self.prefetch(most)).await?;
             tokio::select! {
                 taken = session.next(most) => taken,
                 () = stop.cancelled() => session.cancel().await,

@@ -170,6 +170,10 @@ impl Source for DatabaseQueue {
         Box::pin(self.database.ask(|reply| Request::Extend(leases, reply)))
     }
 
+    fn is_renewed(&self, held: &Lease, received: &Lease) -> bool {
+        held.id == received.id
+    }
+
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         let settlement = Box::new(Settlement {
             queue: self.name.clone(),

@@ -220,6 +220,11 @@ impl Source for RedisQueue {
         })
     }
 
+    fn is_renewed(&self, held: &Lease, received: &Lease) -> bool {
+        // A job may have been pushed twice. Each reservation counts an attempt.
+        held.id == received.id && held.token != received.token
+    }
+
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         Box::pin(async move {
             let attempts = job.attempts;

@@ -246,6 +246,10 @@ impl Source for RedisStream {
         })
     }
 
+    fn is_renewed(&self, held: &Lease, received: &Lease) -> bool {
+        held.id == received.id
+    }
+
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         Box::pin(async move {
             let attempts = job.attempts;

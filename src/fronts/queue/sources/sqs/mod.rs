@@ -157,6 +157,10 @@ impl Source for SqsQueue {
         })
     }
 
+    fn is_renewed(&self, held: &Lease, received: &Lease) -> bool {
+        held.id == received.id
+    }
+
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         Box::pin(async move {
             let held = Held::read(&job.lease)?;

@@ -1,0 +1,90 @@
+//! Tests of how queues share the workers: weights and rates.
+
+use std::time::{Duration, Instant};
+
+use super::database::Kind;
+use super::operate::metrics;
+use super::plain::Plain;
+use super::work::Work;
+
+/// Waits until this many jobs are done, and asserts that the workers' time was shared by weight,
+/// within 10 %. All queues must have jobs until then.
+#[track_caller]
+pub fn assert_weights_hold(work: &Work, queues: &[(&str, usize)], jobs: usize) {
+    let mut text = String::new();
+    for _ in 0..jobs.max(6000) {
+        text = metrics(work);
+        let done = queues.iter().map(|(queue, _)| {
+            let labels = format!("{{queue=\"{queue}\",class=\"\",outcome=\"done\"}}");
+            number(&text, &format!("surus_jobs_total{labels} "))
+        });
+        if done.sum::<f64>() >= jobs as f64 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The time that workers had for each queue, however long a job took, at one instant.
+    let seconds = queues.iter().map(|(queue, _)| {
+        let labels = format!("{{queue=\"{queue}\",class=\"\"}}");
+        number(&text, &format!("surus_job_duration_seconds_sum{labels} "))
+    });
+    let seconds: Vec<f64> = seconds.collect();
+    let all: f64 = seconds.iter().sum();
+    let weight: usize = queues.iter().map(|(_, weight)| weight).sum();
+    for ((queue, own), seconds) in queues.iter().zip(&seconds) {
+        let due = all * *own as f64 / weight as f64;
+        let off = (seconds - due).abs() / due;
+        assert!(
+            off < 0.1,
+            "{queue} is off by {off}: {seconds} s of {all} s\n{}",
+            work.log()
+        );
+    }
+}
+
+/// The number behind the name of a metric; 0 if there is none yet.
+fn number(metrics: &str, name: &str) -> f64 {
+    let found = metrics.lines().find_map(|line| line.strip_prefix(name));
+    found.map_or(0.0, |number| number.parse().unwrap())
+}
+
+/// `make test-work` has more jobs.
+#[test]
+fn weights_hold_over_many_short_jobs() {
+    let jobs: usize = std::env::var("WORK_JOBS").map_or(1000, |jobs| jobs.parse().unwrap());
+    let plain = Plain::new(
+        Kind::Sqlite,
+        "weight = 3\n[[queue]]\nname = 'light'\nhandler = 'jobs.php'\nsource = '{source}'\n",
+    );
+    for queue in ["default", "light"] {
+        plain.table.run(&format!(
+            "insert into jobs (queue, payload, attempts, available_at, created_at) \
+             with recursive n(i) as (select 1 union all select i + 1 from n where i < {jobs}) \
+             select '{queue}', '{{\"n\": 0, \"do\": \"sleep\", \"ms\": 3}}', 0, 0, 0 from n"
+        ));
+    }
+    let work = plain.start(&["--workers", "4"]);
+    assert_weights_hold(&work, &[("default", 3), ("light", 1)], jobs);
+}
+
+#[test]
+fn jobs_begin_no_more_often_than_the_rate_of_their_queue() {
+    let plain = Plain::new(
+        Kind::Sqlite,
+        "rate = '5/s'\n[[queue]]\nname = 'other'\nhandler = 'jobs.php'\nsource = '{source}'\n",
+    );
+    for number in 0..10 {
+        plain.push(number, "");
+    }
+    plain.table.push("other", r#"{"n": "other"}"#);
+    let began = Instant::now();
+    let work = plain.start(&["--workers", "2"]);
+    work.wait_until(|| plain.count("done other") == 1);
+    work.wait_until(|| plain.table.is_empty());
+    // Nine intervals, of which up to 0.1 s may be made up for.
+    let took = began.elapsed();
+    assert!(took > Duration::from_millis(1600), "{took:?}");
+    for number in 0..10 {
+        assert_eq!(plain.count(&format!("done {number}")), 1);
+    }
+}
