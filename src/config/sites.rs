@@ -96,6 +96,15 @@ const NOT_INHERITED: [(&str, &[&str]); 3] = [
     ("tls", &["certificate", "key"]),
 ];
 
+/// Whether a site has the setting of the top level unless it sets its own.
+pub fn is_inherited(setting: &str) -> bool {
+    let is = |(section, keys): &(&str, &[&str])| {
+        let key = setting.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
+        key.is_some_and(|key| keys.contains(&key))
+    };
+    !NOT_INHERITED.iter().any(is)
+}
+
 /// Sections for all sites.
 const COMMON: [&str; 10] = [
     "admin",
@@ -278,7 +287,7 @@ fn merge(into: &mut Table, key: String, value: Value) {
     }
 }
 
-/// The names of the sites by host.
+/// The names of the sites by host. Without `[[site]]`, no host selects one.
 pub fn by_host(sites: &[SiteConfig]) -> ByHost<String> {
     let names = sites
         .iter()
