@@ -32,10 +32,13 @@ pub(super) struct AccessLogs {
 impl AccessLogs {
     pub fn start(config: &Config, files: &SiteLogs) -> io::Result<AccessLogs> {
         let common = start(&config.access_log, io::stdout())?;
-        let of_site = |site: &SiteConfig| match (files.writer(&site.name), &site.config.access_log) {
-            (Some(file), settings) => start(settings, file),
-            (None, settings) if settings.format == config.access_log.format => Ok(common.clone()),
-            (None, settings) => start(settings, io::stdout()),
+        let of_site = |site: &SiteConfig| {
+            let settings = &site.config.access_log;
+            match files.writer(&site.name) {
+                Some(file) => start(settings, file),
+                None if settings.format == config.access_log.format => Ok(common.clone()),
+                None => start(settings, io::stdout()),
+            }
         };
         let sites = match &config.sites[..] {
             [] => vec![common.clone()],

@@ -29,7 +29,7 @@ impl EncodeLabelSet for EngineLabel {
                 ("site", site).encode(encoder.encode_label())?;
                 engine
             }
-            None => &self.0,
+            None => &*self.0,
         };
         ("engine", engine).encode(encoder.encode_label())
     }

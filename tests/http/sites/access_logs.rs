@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{admin, get, project, start, surus, with_admin};
+use crate::wire::Wire;
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
@@ -58,6 +59,16 @@ fn site_has_its_own_file_and_format_which_usr1_reopens() {
     get(&server, "file.example", "/last");
     until("a later line is in the new file", || read(&log).contains("/last"));
     assert!(!read(&old).contains("/last"));
+    // Another front end goes on with the same file.
+    let front = server.front();
+    if front != server.pid() {
+        surus_sys::process::kill(front).unwrap();
+        let request = "GET /next HTTP/1.1\r\nHost: file.example\r\n\r\n";
+        until("its line of the next front end", || {
+            Wire::connect(&server).ask(request);
+            read(&log).contains("/next")
+        });
+    }
     let stdout = server.log();
     assert!(!stdout.contains("own: ") && !stdout.contains("off.example"), "{stdout}");
 }

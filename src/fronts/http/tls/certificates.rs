@@ -221,7 +221,7 @@ pub fn authorities(file: &PemFile, setting: &str) -> anyhow::Result<RootCertStor
 }
 
 /// Certificates by the host names that they are for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ByName {
     /// Keys of different kinds for a name, in the order of the settings.
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
