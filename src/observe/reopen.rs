@@ -80,7 +80,7 @@ impl Logs {
 
 fn warn_of(path: &Path, error: &io::Error) {
     let path = path.display();
-    warn!(%path, %error, "cannot reopen the log; still writing to the old file");
+    warn!(%path, %error, "cannot reopen the log; its lines go where they went before");
 }
 
 /// The access logs of the sites that have a file of their own.
@@ -109,8 +109,8 @@ impl SiteLogs {
                 error!(
                     site = log.site,
                     error,
-                    "the access log of a site goes to the log of all sites, until its file can be \
-                     opened and SIGUSR1 says so"
+                    "cannot open the access log of a site, whose lines go to the common one; \
+                     SIGUSR1 tries again"
                 );
             }
             Arc::new(log)

@@ -294,16 +294,16 @@ impl BySite {
         }
     }
 
-    fn find(&self, host: Option<&str>) -> &[Arc<CertifiedKey>] {
+    /// The keys for a host, the best first.
+    fn find(&self, host: Option<&str>) -> Vec<&Arc<CertifiedKey>> {
         let host = host.map(str::to_ascii_lowercase);
         let site = self.hosts.select(host.as_deref());
         let site = site.and_then(|number| self.hosts.get(number));
         let own = site.and_then(|site| self.own.get(site));
-        let named = host.and_then(|host| {
-            let own = own.and_then(|own| own.find(&host));
-            own.or_else(|| self.all.find(&host))
-        });
-        named.unwrap_or(&own.unwrap_or(&self.all).first)
+        let sources = || own.into_iter().chain([&self.all]);
+        let named = sources().filter_map(|source| source.find(host.as_deref()?));
+        let first = sources().map(|source| &source.first);
+        named.chain(first).flatten().collect()
     }
 }
 
@@ -311,9 +311,8 @@ impl ResolvesServerCert for BySite {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let keys = self.find(hello.server_name());
         let schemes = hello.signature_schemes();
-        let usable = keys
-            .iter()
-            .find(|key| key.key.choose_scheme(schemes).is_some());
-        usable.or(keys.first()).cloned()
+        let mut usable = keys.iter().copied();
+        let usable = usable.find(|key| key.key.choose_scheme(schemes).is_some());
+        usable.or(keys.first().copied()).cloned()
     }
 }
