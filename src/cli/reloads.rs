@@ -89,9 +89,10 @@ impl AskedReload {
                 Some(keeper) => keeper.check_configuration().await?,
                 None => tokio::task::spawn_blocking(move || self.origin.check()).await??,
             }
-            (self.reload)().await?;
+            let reloaded = (self.reload)().await;
+            // Also if one of several sites cannot be reloaded.
             self.renew.notify_one();
-            Ok(())
+            reloaded
         });
         Box::pin(async move { reload.await? })
     }
