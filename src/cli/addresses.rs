@@ -166,7 +166,9 @@ impl Addresses<Listener> {
 /// Says where the application is. A reader of JSON lines on stdout cannot parse another line.
 pub(super) fn announce(names: Vec<String>, config: &Config) {
     let of_sites = config.sites.iter().map(|site| &site.config.access_log);
-    let mut on_stdout = of_sites.chain([&config.access_log]).filter(|log| log.file.is_none());
+    let mut on_stdout = of_sites
+        .chain([&config.access_log])
+        .filter(|log| log.file.is_none());
     let is_json = on_stdout.any(|log| log.format.is_json()) || config.access_log.file.is_some();
     for address in names {
         match is_json {

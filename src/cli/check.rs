@@ -112,7 +112,12 @@ async fn check(project: &Path, config: &Config, compares_boots: bool, findings: 
         }
         let project = site.directory(project);
         findings.site.clone_from(&site.name);
-        let log = site.config.access_log.file.as_deref().filter(|_| !is_single);
+        let log = site
+            .config
+            .access_log
+            .file
+            .as_deref()
+            .filter(|_| !is_single);
         if let Err(error) = reopen::check(project, log, None) {
             findings.stop(&error);
         }

@@ -185,9 +185,18 @@ fn named_by(config: &Config) -> Vec<NamedByFile> {
     let text = |path: &PathBuf| path.display().to_string();
     let settings = &config.engine;
     let roots = [
-        ("engine.user", settings.user.clone().filter(|_| is_root(engine))),
-        ("engine.group", settings.group.as_ref().filter(is_foreign).cloned()),
-        ("http.user", config.http.user.clone().filter(|_| is_root(front.as_ref()))),
+        (
+            "engine.user",
+            settings.user.clone().filter(|_| is_root(engine)),
+        ),
+        (
+            "engine.group",
+            settings.group.as_ref().filter(is_foreign).cloned(),
+        ),
+        (
+            "http.user",
+            config.http.user.clone().filter(|_| is_root(front.as_ref())),
+        ),
         // Root creates these.
         ("acme.directory", config.acme.directory.as_ref().map(text)),
         ("access_log.file", config.access_log.file.as_ref().map(text)),

@@ -13,7 +13,9 @@ use super::options::ServeArgs;
 use super::served::open_tree;
 use super::site_plans::{Plans, SitePlan};
 use super::work_part::WorkPart;
-use super::{access_logs, addresses, boot_script, config_trust, keeper_tasks, learned_pages, watch};
+use super::{
+    access_logs, addresses, boot_script, config_trust, keeper_tasks, learned_pages, watch,
+};
 use crate::engines;
 use crate::keeper::{self, Keeper, KeeperOutcome, confine};
 use crate::observe::log;

@@ -130,9 +130,8 @@ pub(super) fn read(project: &Path, config: &Config) -> anyhow::Result<TlsFiles> 
         true => Vec::new(),
         false => Store::new(&config.acme, project)?.certificates(&config.acme)?,
     };
-    let of_site = |site: &SiteConfig| {
-        SitePairs::read(&site.name, &site.config.tls, site.directory(project))
-    };
+    let of_site =
+        |site: &SiteConfig| SitePairs::read(&site.name, &site.config.tls, site.directory(project));
     let sites = config.sites.iter().filter_map(of_site).collect();
     TlsFiles::read(&config.tls, project, sites, acquired)
 }

@@ -99,7 +99,9 @@ const NOT_INHERITED: [(&str, &[&str]); 3] = [
 /// Whether a site has the setting of the top level unless it sets its own.
 pub fn is_inherited(setting: &str) -> bool {
     let is = |(section, keys): &(&str, &[&str])| {
-        let key = setting.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
+        let key = setting
+            .strip_prefix(section)
+            .and_then(|rest| rest.strip_prefix('.'));
         key.is_some_and(|key| keys.contains(&key))
     };
     !NOT_INHERITED.iter().any(is)
@@ -254,7 +256,10 @@ fn check_keys(section: &str, allowed: &[&str], values: &Value) -> anyhow::Result
     match refused.filter(|_| !allowed.is_empty()) {
         None => Ok(()),
         Some(key) => {
-            let allowed: Vec<_> = allowed.iter().map(|key| format!("{section}.{key}")).collect();
+            let allowed: Vec<_> = allowed
+                .iter()
+                .map(|key| format!("{section}.{key}"))
+                .collect();
             bail!(
                 "`{section}.{key}` is for all sites and not supported in one; write it at the top \
                  level. A site can set {}",

@@ -331,7 +331,10 @@ impl Metrics {
     /// with 1.
     pub fn expect_no_exit(&self, engine: &'static str, reasons: &[&'static str]) {
         for reason in reasons {
-            drop(self.worker_exits.get_or_create(&Reason::new(engine, reason)));
+            drop(
+                self.worker_exits
+                    .get_or_create(&Reason::new(engine, reason)),
+            );
         }
     }
 
@@ -377,7 +380,9 @@ impl Metrics {
     /// Counts a repair of memory that a script has damaged and its worker shares with Surus or
     /// other workers.
     pub fn repaired(&self, engine: &'static str, reason: &'static str) {
-        self.repairs.get_or_create(&Reason::new(engine, reason)).inc();
+        self.repairs
+            .get_or_create(&Reason::new(engine, reason))
+            .inc();
     }
 
     /// Registers these reasons with 0, as [`expect_no_exit`](Self::expect_no_exit) does.

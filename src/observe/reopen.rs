@@ -54,7 +54,7 @@ impl Logs {
                 }
             }
         }
-        for log in &self.sites.0 {
+        for log in self.sites.0.iter() {
             if let Err(error) = log.reopen() {
                 has_failed = true;
                 warn_of(&log.path, &error);

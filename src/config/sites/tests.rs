@@ -201,22 +201,36 @@ fn domains_of_sites_are_served_together_and_redirect_their_own_site() {
             let domains = domains.collect::<Vec<_>>().join(" ");
             (domains, config.http.redirect_to_https == Some(true))
         };
-        let sites: Vec<_> = loaded.config.sites.iter().map(|site| of(&site.config)).collect();
+        let sites: Vec<_> = loaded
+            .config
+            .sites
+            .iter()
+            .map(|site| of(&site.config))
+            .collect();
         (of(&loaded.config).0, sites)
     };
     let owned = |domains: &str, redirects| (domains.to_owned(), redirects);
     let (all, sites) = load(&[]);
     assert_eq!(all, "both.test a.test x.b.test y.b.test");
     let expected = [("a.test", true), ("x.b.test y.b.test", true), ("", false)];
-    assert_eq!(sites, expected.map(|(domains, redirects)| owned(domains, redirects)));
+    assert_eq!(
+        sites,
+        expected.map(|(domains, redirects)| owned(domains, redirects))
+    );
     let (all, sites) = load(&["plain.example".parse().unwrap()]);
     assert_eq!(all, "plain.example");
     let expected = [("", false), ("", false), ("plain.example", true)];
-    assert_eq!(sites, expected.map(|(domains, redirects)| owned(domains, redirects)));
+    assert_eq!(
+        sites,
+        expected.map(|(domains, redirects)| owned(domains, redirects))
+    );
 }
 
 #[test]
 fn name_of_a_pool_has_no_slash() {
     let error = sites("[[site]]\nhost = 'a'\n[site.pool.'a/b']\nworkers = 1\n").unwrap_err();
-    assert!(format!("{error:#}").contains("names have no `/`"), "{error:#}");
+    assert!(
+        format!("{error:#}").contains("names have no `/`"),
+        "{error:#}"
+    );
 }

@@ -106,5 +106,10 @@ fn engine_of_a_site_has_both_labels() {
         assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
     }
     // `surus top` and the dashboard have one name for both.
-    assert!(metrics.outcomes().iter().any(|it| it.engine == "shop/rewind"));
+    assert!(
+        metrics
+            .outcomes()
+            .iter()
+            .any(|it| it.engine == "shop/rewind")
+    );
 }

@@ -39,7 +39,9 @@ fn site_has_its_own_file_and_format_which_usr1_reopens() {
         get(&server, &format!("{host}.example"), "/index.php");
     }
     let log = dir.path().join("own/file.log");
-    until("its line", || read(&log) == "own: file.example /index.php\n");
+    until("its line", || {
+        read(&log) == "own: file.example /index.php\n"
+    });
     server.wait_for_log(|log| {
         log.contains("other: format.example /index.php\n")
             && log.contains("common: plain.example /index.php 200\n")
@@ -57,7 +59,9 @@ fn site_has_its_own_file_and_format_which_usr1_reopens() {
         read(&log).contains("/again")
     });
     get(&server, "file.example", "/last");
-    until("a later line is in the new file", || read(&log).contains("/last"));
+    until("a later line is in the new file", || {
+        read(&log).contains("/last")
+    });
     assert!(!read(&old).contains("/last"));
     // Another front end goes on with the same file.
     let front = server.front();
@@ -70,7 +74,10 @@ fn site_has_its_own_file_and_format_which_usr1_reopens() {
         });
     }
     let stdout = server.log();
-    assert!(!stdout.contains("own: ") && !stdout.contains("off.example"), "{stdout}");
+    assert!(
+        !stdout.contains("own: ") && !stdout.contains("off.example"),
+        "{stdout}"
+    );
 }
 
 #[test]
@@ -86,14 +93,19 @@ fn log_that_cannot_be_opened_leaves_its_site_served() {
     ]);
     let (is_fine, checked) = surus("check", dir.path());
     assert!(!is_fine && checked.contains("✗ site a: "), "{checked}");
-    assert!(checked.contains("missing/a.log (access_log.file)"), "{checked}");
+    assert!(
+        checked.contains("missing/a.log (access_log.file)"),
+        "{checked}"
+    );
     assert!(!checked.contains("✗ site b"), "{checked}");
     let server = start(dir.path());
     for host in ["a.example", "b.example"] {
         assert_eq!(get(&server, host, "/first").status, 200, "{host}");
     }
     server.wait_for_log(|log| log.contains("of a: /first\n") && log.contains("site=\"a\""));
-    until("the log of b", || read(&dir.path().join("b.log")).contains("/first"));
+    until("the log of b", || {
+        read(&dir.path().join("b.log")).contains("/first")
+    });
     std::fs::create_dir(dir.path().join("missing")).unwrap();
     server.signal("USR1");
     let log = dir.path().join("missing/a.log");
@@ -132,5 +144,8 @@ fn metrics_of_requests_and_workers_have_the_site() {
         assert!(metrics.contains(&format!("{line}\n")), "{line}\n{metrics}");
     }
     // Hosts of clients are no labels.
-    assert!(!metrics.contains("1.a.example") && !metrics.contains("unknown"), "{metrics}");
+    assert!(
+        !metrics.contains("1.a.example") && !metrics.contains("unknown"),
+        "{metrics}"
+    );
 }

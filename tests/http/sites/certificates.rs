@@ -43,7 +43,8 @@ fn hosts_of_a_site_select_its_certificate() {
     let none = "[[site]]\nhost = ['none.sites.example', '*.one.example']\ndefault = true\n";
     let toml = [common, &site("one"), &site("two"), none].concat();
     std::fs::write(dir.path().join("surus.toml"), toml).unwrap();
-    all.issue(&["all.example", "*.sites.example"]).write(dir.path(), "all");
+    all.issue(&["all.example", "*.sites.example"])
+        .write(dir.path(), "all");
     // Also for a host of the other site, which must not get it.
     one.issue(&["one.example", "two.example", "deep.one.example"])
         .write(dir.path(), "one");
@@ -58,7 +59,11 @@ fn hosts_of_a_site_select_its_certificate() {
         // Of a site without a certificate that is for it: any that is for the host.
         ("deep.one.example", &one),
     ] {
-        assert!(secure.has(host, authority), "{host}: {}", secure.surus.log());
+        assert!(
+            secure.has(host, authority),
+            "{host}: {}",
+            secure.surus.log()
+        );
     }
     assert!(!secure.has("two.example", &one));
     let log = secure.surus.log();
@@ -111,19 +116,36 @@ fn bad_certificate_of_a_site_leaves_the_others_served() {
         assert_eq!(body(&get(server, host, "/")), "page", "{host}");
     }
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("certificates of a site cannot be used"));
+    let line = log
+        .lines()
+        .find(|line| line.contains("certificates of a site cannot be used"));
     let line = line.unwrap_or_else(|| panic!("{log}"));
-    assert!(line.contains("site=\"bad\"") && line.contains(why), "{line}");
+    assert!(
+        line.contains("site=\"bad\"") && line.contains(why),
+        "{line}"
+    );
     let (_, status) = surus("status", dir.path());
-    assert!(status.contains("site bad is served for bad.example"), "{status}");
-    assert!(status.contains("certificates of site bad cannot be used: "), "{status}");
+    assert!(
+        status.contains("site bad is served for bad.example"),
+        "{status}"
+    );
+    assert!(
+        status.contains("certificates of site bad cannot be used: "),
+        "{status}"
+    );
     assert!(!status.contains("certificates of site good"), "{status}");
     assert!(admin(dir.path(), "sites").contains("\"certificate_error\""));
     let (is_fine, checked) = surus("check", dir.path());
     assert!(!is_fine && checked.contains("✗ site bad: "), "{checked}");
-    assert!(checked.contains(why) && !checked.contains("✗ site good"), "{checked}");
+    assert!(
+        checked.contains(why) && !checked.contains("✗ site good"),
+        "{checked}"
+    );
     let (is_fine, reloaded) = surus("reload", dir.path());
-    assert!(!is_fine && reloaded.contains("bad: ") && reloaded.contains(why), "{reloaded}");
+    assert!(
+        !is_fine && reloaded.contains("bad: ") && reloaded.contains(why),
+        "{reloaded}"
+    );
 
     // A reload takes the mended one, and another that is bad now keeps its old one.
     issued.write(dir.path(), "bad");
@@ -138,7 +160,10 @@ fn bad_certificate_of_a_site_leaves_the_others_served() {
     assert!(!is_fine && reloaded.contains("good: "), "{reloaded}");
     assert!(secure.has("bad.example", &next) && secure.has("good.example", &good));
     let (_, status) = surus("status", dir.path());
-    assert!(status.contains("certificates of site good cannot be used: "), "{status}");
+    assert!(
+        status.contains("certificates of site good cannot be used: "),
+        "{status}"
+    );
 }
 
 #[test]
@@ -180,10 +205,17 @@ fn redirect_and_hsts_are_those_of_the_site() {
     let redirected = get(&secure.surus, "two.example", "/a");
     assert_eq!(redirected.status, 301);
     let to = redirected.header("location").unwrap();
-    assert!(to.starts_with("https://two.example") && to.ends_with("/a"), "{to}");
+    assert!(
+        to.starts_with("https://two.example") && to.ends_with("/a"),
+        "{to}"
+    );
     for (host, age) in [("one.example", "max-age=1"), ("two.example", "max-age=2")] {
         let answer = https(&secure, host, "/");
-        assert_eq!(answer.header("strict-transport-security"), Some(age), "{host}");
+        assert_eq!(
+            answer.header("strict-transport-security"),
+            Some(age),
+            "{host}"
+        );
     }
 }
 
@@ -215,14 +247,23 @@ fn domain_of_a_site_gets_a_certificate_and_redirects_that_site_alone() {
 #[test]
 fn certificate_of_a_site_without_a_port_or_with_another_host_is_named() {
     let dir = project(&[PAGE]);
-    Authority::new("Test").issue(&["other.example"]).write(dir.path(), "one");
+    Authority::new("Test")
+        .issue(&["other.example"])
+        .write(dir.path(), "one");
     let file = dir.path().join("surus.toml");
     std::fs::write(&file, site("one")).unwrap();
     let (is_fine, checked) = surus("check", dir.path());
-    assert!(!is_fine && checked.contains("site one has tls.certificate"), "{checked}");
+    assert!(
+        !is_fine && checked.contains("site one has tls.certificate"),
+        "{checked}"
+    );
     let log = Surus::spawn(dir.path(), &[], &[]).err().unwrap();
     assert!(log.contains("tls.listen is empty"), "{log}");
-    std::fs::write(&file, format!("tls.listen = '127.0.0.1:0'\n{}", site("one"))).unwrap();
+    std::fs::write(
+        &file,
+        format!("tls.listen = '127.0.0.1:0'\n{}", site("one")),
+    )
+    .unwrap();
     let (_, checked) = surus("check", dir.path());
     assert!(
         checked.contains("no certificate is for one.example, a host of site one"),

@@ -105,7 +105,9 @@ fn buffer_of_responses_is_that_of_the_site() {
     let server = start(dir.path());
     let ask = |host: &str| {
         let mut wire = Wire::connect(&server);
-        wire.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        wire.send(format!(
+            "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        ));
         wire
     };
     // Neither client takes its response. PHP waits for one of them.

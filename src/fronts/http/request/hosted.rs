@@ -12,8 +12,8 @@ use crate::app::Application;
 use crate::app::by_host::ByHost;
 use crate::app::forwarded::{self, Peer, Proxy};
 use crate::app::validate::{RequestRejection, reject};
-use crate::fronts::http::request::access_log::AccessLog;
 use crate::fronts::http::Settings;
+use crate::fronts::http::request::access_log::AccessLog;
 use crate::spool::Spool;
 
 /// A site among those that the front end serves.
