@@ -75,7 +75,7 @@ fn site_has_its_own_file_and_format_which_usr1_reopens() {
     }
     let stdout = server.log();
     assert!(
-        !stdout.contains("own: ") && !stdout.contains("off.example"),
+        !stdout.contains("own: ") && !stdout.contains(": off.example"),
         "{stdout}"
     );
 }

@@ -54,8 +54,8 @@ fn time_limits_and_queue_are_those_of_the_site() {
         assert_eq!(body(&patient.answer().unwrap()), "answered");
         assert_eq!(body(&queued.join().unwrap()), "answered");
     });
-    ["full", "short"].map(|host| open(dir.path(), host));
-    for wire in &mut held {
+    for (host, wire) in ["full", "short"].into_iter().zip(&mut held) {
+        open(dir.path(), host);
         assert_eq!(wire.answer().unwrap().status, 200);
     }
 }
