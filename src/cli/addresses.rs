@@ -6,6 +6,7 @@ use anyhow::bail;
 
 use crate::cli::stdout;
 use crate::config::Config;
+use crate::config::sites::SiteConfig;
 use crate::engines;
 use crate::fronts::address::Address;
 use crate::fronts::http::{Admission, Bound, Listener, SocketFile, SocketMode};
@@ -26,6 +27,16 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     }
     if tls.listen.is_empty() && !tls.certificate.is_empty() {
         bail!("tls.certificate is set but tls.listen is empty; set tls.listen = \":443\"");
+    }
+    let has_own = |site: &&SiteConfig| !site.config.tls.certificate.is_empty();
+    if tls.listen.is_empty()
+        && let Some(site) = config.sites.iter().find(has_own)
+    {
+        bail!(
+            "site {} has tls.certificate but tls.listen is empty; set tls.listen = \":443\" at the \
+             top level",
+            site.name
+        );
     }
     if config.http.proxy_protocol && config.http.trusted_proxies.is_empty() {
         bail!(
@@ -154,7 +165,11 @@ impl Addresses<Listener> {
 
 /// Says where the application is. A reader of JSON lines on stdout cannot parse another line.
 pub(super) fn announce(names: Vec<String>, config: &Config) {
-    let is_json = config.access_log.format.is_json() || config.access_log.file.is_some();
+    let of_sites = config.sites.iter().map(|site| &site.config.access_log);
+    let mut on_stdout = of_sites
+        .chain([&config.access_log])
+        .filter(|log| log.file.is_none());
+    let is_json = on_stdout.any(|log| log.format.is_json()) || config.access_log.file.is_some();
     for address in names {
         match is_json {
             true => tracing::info!(address, "listening"),

@@ -86,8 +86,8 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
     match findings.stops.len() {
         0 => Ok(()),
         count if !loaded.config.sites.is_empty() => bail!(
-            "problems, marked ✗: {count}; one of a site makes its hosts answer 503, any other \
-             would stop `surus serve`"
+            "problems, marked ✗: {count}; those of a site leave it without its log or certificate, \
+             or unserved, and any other would stop `surus serve`"
         ),
         1 => bail!("1 problem would stop `surus serve`, marked ✗"),
         stops => bail!("{stops} problems would stop `surus serve`, marked ✗"),
@@ -110,8 +110,17 @@ async fn check(project: &Path, config: &Config, compares_boots: bool, findings: 
             let hosts = hosts.collect::<Vec<_>>().join(", ");
             findings.fine("site", format_args!("{}, for {hosts}", site.name));
         }
-        let project = site.project.as_deref().unwrap_or(project);
+        let project = site.directory(project);
         findings.site.clone_from(&site.name);
+        let log = site
+            .config
+            .access_log
+            .file
+            .as_deref()
+            .filter(|_| !is_single);
+        if let Err(error) = reopen::check(project, log, None) {
+            findings.stop(&error);
+        }
         check_site(project, &site.config, compares_boots, findings).await;
     }
     findings.site.clear();

@@ -14,6 +14,7 @@ use surus_sys::privileges::{self, Identity};
 use surus_sys::process::{self, User};
 use surus_sys::{regular_file, trusted_path};
 
+use crate::config::sites::is_inherited;
 use crate::config::{Config, Loaded};
 use crate::engines::external::command;
 use crate::engines::{self, Settings};
@@ -26,16 +27,28 @@ pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
     }
-    check_for(loaded, &loaded.config, project)?;
-    for site in &loaded.config.sites {
-        let own = site.project.as_deref().unwrap_or(project);
-        check_for(loaded, &site.config, own).map_err(|error| site.context(error))?;
+    let all = &loaded.config;
+    let named = named_by(all);
+    let is_named = |setting: &NamedByFile| named.contains(setting) && is_in_environment(setting.0);
+    check_for(loaded, all, project, &is_named)?;
+    for site in &all.sites {
+        let own = site.directory(project);
+        // The environment sets what is common, and a site may set the same differently.
+        let is_named = |setting: &NamedByFile| is_inherited(setting.0) && is_named(setting);
+        let checked = check_for(loaded, &site.config, own, &is_named);
+        checked.map_err(|error| site.context(error))?;
     }
     Ok(())
 }
 
-/// The same for the configuration of one site, or of the server.
-fn check_for(loaded: &Loaded, config: &Config, project: &Path) -> anyhow::Result<()> {
+/// The same for the configuration of one site, or of the server. `is_named` tells which settings
+/// come from the environment.
+fn check_for(
+    loaded: &Loaded,
+    config: &Config,
+    project: &Path,
+    is_named: &dyn Fn(&NamedByFile) -> bool,
+) -> anyhow::Result<()> {
     let settings = &config.engine;
     let default = Settings {
         user: None,
@@ -72,7 +85,7 @@ fn check_for(loaded: &Loaded, config: &Config, project: &Path) -> anyhow::Result
     for (path, file) in files(loaded) {
         check_file(path, file, &users, RUN)?;
         if !is_roots(path, file) {
-            check_what_root_runs(path, config)?;
+            check_what_root_runs(path, config, is_named)?;
         }
     }
     Ok(())
@@ -154,13 +167,11 @@ fn keys(config: &Config) -> impl Iterator<Item = (&'static str, &PathBuf)> {
     files.chain(clients).chain(authorities)
 }
 
-/// An error if a configuration that another user than root can replace names root, or what root
-/// runs. The environment may name it.
-fn check_what_root_runs(path: &Path, config: &Config) -> anyhow::Result<()> {
-    let is_named = |setting: &&str| {
-        let variable = setting.to_uppercase().replace('.', "_");
-        std::env::var_os(format!("SURUS_{variable}")).is_none()
-    };
+/// A setting that names root, or what root runs, with its value.
+type NamedByFile = (&'static str, String);
+
+/// All of them in a configuration.
+fn named_by(config: &Config) -> Vec<NamedByFile> {
     let engine = engines::find_user(&config.engine).ok().flatten();
     let engine = engine.as_ref();
     let front = config
@@ -169,30 +180,56 @@ fn check_what_root_runs(path: &Path, config: &Config) -> anyhow::Result<()> {
         .as_deref()
         .map(|name| process::find_user(name, None));
     let front = front.and_then(|found| found.ok().flatten());
+    let is_root = |user: Option<&User>| user.is_some_and(|user| user.uid == 0);
+    let is_foreign = |_: &&String| engine.is_some_and(|user| !is_member(user));
+    let text = |path: &PathBuf| path.display().to_string();
+    let settings = &config.engine;
     let roots = [
-        ("engine.user", engine.is_some_and(|user| user.uid == 0)),
+        (
+            "engine.user",
+            settings.user.clone().filter(|_| is_root(engine)),
+        ),
         (
             "engine.group",
-            config.engine.group.is_some() && engine.is_some_and(|user| !is_member(user)),
+            settings.group.as_ref().filter(is_foreign).cloned(),
         ),
-        ("http.user", front.is_some_and(|user| user.uid == 0)),
+        (
+            "http.user",
+            config.http.user.clone().filter(|_| is_root(front.as_ref())),
+        ),
         // Root creates these.
-        ("acme.directory", config.acme.directory.is_some()),
-        ("access_log.file", config.access_log.file.is_some()),
-        ("log.file", config.log.file.is_some()),
+        ("acme.directory", config.acme.directory.as_ref().map(text)),
+        ("access_log.file", config.access_log.file.as_ref().map(text)),
+        ("log.file", config.log.file.as_ref().map(text)),
         // Root connects to it.
         (
             "engine.php_fpm_address",
-            config.engine.php_fpm_address.is_some(),
+            settings.php_fpm_address.clone().map(String::from),
         ),
     ];
-    let roots = roots.into_iter().filter(|(_, is_root)| *is_root);
-    let roots = roots.map(|(setting, _)| setting);
-    let programs = programs(config).map(|(setting, _)| setting);
-    let keys = keys(config).map(|(setting, _)| setting);
-    match roots.chain(programs).chain(keys).find(is_named) {
+    let roots = roots.into_iter();
+    let roots = roots.filter_map(|(setting, value)| Some((setting, value?)));
+    let programs = programs(config).map(|(setting, path)| (setting, path.display().to_string()));
+    let keys = keys(config).map(|(setting, path)| (setting, text(path)));
+    roots.chain(programs).chain(keys).collect()
+}
+
+/// Whether the environment sets it for all sites.
+fn is_in_environment(setting: &str) -> bool {
+    let variable = setting.to_uppercase().replace('.', "_");
+    std::env::var_os(format!("SURUS_{variable}")).is_some()
+}
+
+/// An error if a configuration that another user than root can replace names root, or what root
+/// runs. The environment may name it.
+fn check_what_root_runs(
+    path: &Path,
+    config: &Config,
+    is_named: &dyn Fn(&NamedByFile) -> bool,
+) -> anyhow::Result<()> {
+    match named_by(config).iter().find(|setting| !is_named(setting)) {
         None => Ok(()),
-        Some(setting) => bail!(
+        Some((setting, _)) => bail!(
             "{} sets {setting}, but another user than root can replace the file; let it and its \
              directory belong to root, or use --config with a file of root's, or set it in the \
              environment (SURUS_ENGINE_USER=...)",

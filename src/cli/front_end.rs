@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
+use super::access_logs::AccessLogs;
 use super::addresses::{self, Addresses};
 use super::served::{ReloadHook, Served};
 use super::site_plans::Plans;
@@ -25,11 +26,11 @@ use crate::config::reread::ConfigOrigin;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
-use crate::fronts::http::{AccessLog, Accounting, Bound, Https, Service};
+use crate::fronts::http::{Accounting, Bound, Https, Service};
 use crate::keeper::Client;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::observe::reopen::Logs;
+use crate::observe::reopen::{Logs, SiteLogs};
 use crate::observe::service_manager::{self, ServiceManager, ServiceState};
 use crate::observe::traces::Tracer;
 
@@ -51,6 +52,8 @@ pub(super) struct FrontEnd {
     pub trees: Vec<anyhow::Result<DocumentTree>>,
     pub plans: Arc<Plans>,
     pub keeper: Option<KeeperHandle>,
+    /// The files of sites' access logs.
+    pub site_logs: SiteLogs,
     /// What runs jobs in this process. A keeper has another process for it.
     pub queues: Option<WorkPart>,
     /// For `--watch`.
@@ -89,8 +92,6 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
     let mut usr2 = signal(SignalKind::user_defined2())?;
-    let logs = Logs::remember();
-
     let FrontEnd {
         project,
         config,
@@ -100,9 +101,11 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         trees,
         plans,
         keeper,
+        site_logs,
         queues,
         watching,
     } = front;
+    let logs = Logs::remember(site_logs.clone());
     config.http.set_budgets();
     let listeners = listeners.listen()?;
     let admin_listener = admin.listen()?;
@@ -111,7 +114,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         Some(kept) => {
             // Where this process can take them now, and in this thread alone.
             kept.signals.release();
-            let keeper = Client::new(kept.socket)?;
+            let keeper = Client::new(kept.socket, site_logs.clone())?;
             for opener in kept.openers {
                 keeper_tasks::attend(&keeper, opener);
             }
@@ -134,16 +137,13 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     // Before PHP boots, which takes longer.
     let answers = Arc::default();
     let tls = tls::start(&project, &config, keeper.clone(), &answers, &metrics).await?;
-    let served = Arc::new(Served::new(&plans, &keeper, &metrics));
+    let access_logs = AccessLogs::start(&config, &site_logs)?;
+    let served = Arc::new(Served::new(&plans, &keeper, &metrics, &access_logs));
     let (names, quic) = (listeners.names(), listeners.quic_ports());
     let service = Arc::new(Service {
         sites: served.hosted(),
-        accounting: Arc::new(Accounting::new(
-            metrics.clone(),
-            AccessLog::start(&config.access_log.format)?,
-        )),
-        https: Https::new(&config.http, &config.tls, answers).with_http_3(quic.into_iter()),
-        spool: config.http.response_spool(),
+        accounting: Arc::new(Accounting::new(metrics.clone(), access_logs.common.clone())),
+        https: Https::new(&config.tls, answers).with_http_3(quic.into_iter()),
         settings: config.http.clone(),
         tracer: Tracer::start(&config.telemetry, &metrics)?,
         live_reload: watching.as_ref().map(|watching| watching.pages.clone()),
@@ -187,8 +187,8 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let admin = Arc::new(Admin {
         project,
         sites: {
-            let served = served.clone();
-            Arc::new(move || served.engines())
+            let (served, tls) = (served.clone(), tls.clone());
+            Arc::new(move || served.engines(tls.as_deref()))
         },
         queues: Arc::new(Vec::new),
         metrics,
@@ -315,9 +315,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         () = lost() => {}
     }
     end(admin_task).await;
-    if let Some(log) = &service.accounting.access_log {
-        log.end();
-    }
+    access_logs.end();
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The command line: subcommands, and what they share.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod access_logs;
 mod acme;
 mod addresses;
 mod bench;

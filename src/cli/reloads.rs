@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use futures_util::future::join_all;
 use tokio::sync::Notify;
 
@@ -44,7 +45,10 @@ impl Reload {
         if reloaded.is_ok() || self.served.sites.len() > 1 {
             tls::change_over(&self.tls, certificates);
         }
-        reloaded
+        match (reloaded, tls::check_sites(&self.tls)) {
+            (Err(sites), Err(certificates)) => Err(anyhow!("{sites:#}; {certificates:#}")),
+            (reloaded, checked) => reloaded.and(checked),
+        }
     }
 }
 
@@ -85,9 +89,10 @@ impl AskedReload {
                 Some(keeper) => keeper.check_configuration().await?,
                 None => tokio::task::spawn_blocking(move || self.origin.check()).await??,
             }
-            (self.reload)().await?;
+            let reloaded = (self.reload)().await;
+            // Also if one of several sites cannot be reloaded.
             self.renew.notify_one();
-            Ok(())
+            reloaded
         });
         Box::pin(async move { reload.await? })
     }

@@ -13,11 +13,13 @@ use super::options::ServeArgs;
 use super::served::open_tree;
 use super::site_plans::{Plans, SitePlan};
 use super::work_part::WorkPart;
-use super::{addresses, boot_script, config_trust, keeper_tasks, learned_pages, watch};
+use super::{
+    access_logs, addresses, boot_script, config_trust, keeper_tasks, learned_pages, watch,
+};
 use crate::engines;
 use crate::keeper::{self, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
-use crate::observe::reopen;
+use crate::observe::reopen::{self, SiteLogs};
 
 #[derive(Debug, clap::Args)]
 pub struct Serve {
@@ -117,6 +119,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     }
     let (access_log, errors) = (&config.access_log.file, &config.log.file);
     reopen::lead_to(&project, access_log.as_deref(), errors.as_deref())?;
+    let site_logs = access_logs::open(&project, &config);
     if !is_kept {
         if !config.sites.is_empty() {
             let open = |site: &SitePlan| open_tree(&site.project, &site.config);
@@ -131,6 +134,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             trees,
             plans,
             keeper: None,
+            site_logs,
             queues,
             watching: watching.clone(),
         })?;
@@ -164,6 +168,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
                 openers,
                 signals: front.signals,
             }),
+            site_logs: site_logs.clone(),
             queues: None,
             watching: None,
         })
@@ -177,7 +182,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         sockets: sockets.clone(),
         queues,
     };
-    match keep(kept, run)? {
+    match keep(kept, site_logs.clone(), run)? {
         0 => Ok(()),
         status => {
             // The front end has already reported the failure. Dropping the sockets removes their
@@ -208,18 +213,19 @@ pub fn keep_other(
         sockets: Rc::default(),
         queues: None,
     };
-    keep(kept, front)
+    keep(kept, SiteLogs::default(), front)
 }
 
 /// Runs a keeper. Returns in the front-end process when `run` returns, and in the keeper at
 /// shutdown.
 fn keep(
     kept: ProjectKeeper,
+    logs: SiteLogs,
     run: impl FnOnce(keeper::ForkedFrontEnd) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
     let (config, plans) = (kept.config.clone(), kept.plans.clone());
     let user = kept.users.front.clone();
-    match Keeper::new(kept)?.run()? {
+    match Keeper::new(kept, logs)?.run()? {
         KeeperOutcome::Ended(status) => Ok(status),
         KeeperOutcome::FrontEnd(front) => {
             let reach = keeper_tasks::reach(&config, &front.directories, &plans.pools)?;

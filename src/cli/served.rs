@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::info;
 
+use super::access_logs::AccessLogs;
 use super::engine_setup::PlannedPool;
 use super::learning::{self, Learner};
 use super::site_plans::{Plans, SitePlan};
@@ -23,6 +24,7 @@ use crate::app::{Application, DocumentTree, STATIC};
 use crate::config::Config;
 use crate::engine::{Engine, Pending, Prepared};
 use crate::fronts::admin::SiteEngines;
+use crate::fronts::http::Tls;
 use crate::fronts::http::request::hosted::{FirstBoot, Hosted, HostedSite};
 use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
@@ -65,9 +67,14 @@ struct NextVersion {
 
 impl Served {
     /// All sites, of which none has booted.
-    pub fn new(plans: &Arc<Plans>, keeper: &Option<Arc<Client>>, metrics: &Arc<Metrics>) -> Served {
+    pub fn new(
+        plans: &Arc<Plans>,
+        keeper: &Option<Arc<Client>>,
+        metrics: &Arc<Metrics>,
+        logs: &AccessLogs,
+    ) -> Served {
         let mut sites = Vec::new();
-        for (number, plan) in (0..).zip(&plans.sites) {
+        for ((number, plan), log) in (0..).zip(&plans.sites).zip(&logs.sites) {
             if !plan.name.is_empty() {
                 metrics.sites.set(plan.name, false);
             }
@@ -80,6 +87,10 @@ impl Served {
                     name: plan.name,
                     application: Default::default(),
                     settings: plan.config.http.clone(),
+                    spool: plan.config.http.response_spool(),
+                    // Checked when the settings were read.
+                    hsts: (plan.config.tls.hsts.as_ref()).and_then(|hsts| hsts.parse().ok()),
+                    access_log: log.clone(),
                     static_label: match plan.prefix {
                         "" => STATIC,
                         prefix => format!("{prefix}{STATIC}").leak(),
@@ -129,9 +140,12 @@ impl Served {
     }
 
     /// The sites for the admin listener, as they are now.
-    pub fn engines(&self) -> Vec<SiteEngines> {
+    pub fn engines(&self, tls: Option<&Tls>) -> Vec<SiteEngines> {
         let of = |site: &Arc<ServedSite>| SiteEngines {
-            status: site.status(),
+            status: SiteStatus {
+                certificate_error: tls.and_then(|tls| tls.site_error(site.plan().name)),
+                ..site.status()
+            },
             engines: site.engines(),
         };
         self.sites.iter().map(of).collect()
@@ -222,6 +236,7 @@ impl ServedSite {
             hosts: plan.hosts.iter().map(ToString::to_string).collect(),
             is_default: plan.is_default,
             error: error.clone(),
+            certificate_error: None,
         }
     }
 

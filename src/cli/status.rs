@@ -63,9 +63,13 @@ pub fn site_line(site: &SiteStatus) -> String {
     let others = site.is_default.then(|| "all other hosts".to_owned());
     let hosts: Vec<String> = site.hosts.iter().cloned().chain(others).collect();
     let (name, hosts) = (&site.site, hosts.join(", "));
-    match &site.error {
+    let served = match &site.error {
         None => format!("site {name} is served for {hosts}"),
         Some(error) => format!("site {name} is NOT served for {hosts} (status 503): {error}"),
+    };
+    match &site.certificate_error {
+        None => served,
+        Some(error) => format!("{served}\ncertificates of site {name} cannot be used: {error}"),
     }
 }
 

@@ -7,18 +7,20 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use surus_sys::fork;
 use tracing::info;
 
 use super::findings::Findings;
 use crate::config::Config;
+use crate::config::sites::{self, SiteConfig};
 use crate::fronts::http::Tls;
 use crate::fronts::http::tls::acme::answers::ChallengeAnswers;
 use crate::fronts::http::tls::acme::local::LocalAuthority;
 use crate::fronts::http::tls::acme::settings::Domain;
 use crate::fronts::http::tls::acme::store::Store;
-use crate::fronts::http::tls::files::TlsFiles;
+use crate::fronts::http::tls::certificates::Served;
+use crate::fronts::http::tls::files::{SitePairs, TlsFiles};
 use crate::fronts::http::tls::{Loaded, TlsFileSource, watch};
 use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
@@ -54,7 +56,8 @@ pub(super) async fn start(
         );
     }
     let (settings, answers) = (config.tls.clone(), answers.clone());
-    let tls = Tls::start(settings, source, answers, metrics.clone()).await?;
+    let hosts = Arc::new(sites::by_host(&config.sites));
+    let tls = Tls::start(settings, hosts, source, answers, metrics.clone()).await?;
     tokio::spawn(watch::run(tls.clone()));
     Ok(Some(tls))
 }
@@ -64,11 +67,20 @@ pub(super) fn report(project: &Path, config: &Config, findings: &mut Findings) {
     if config.tls.listen.is_empty() {
         return;
     }
-    let (files, answers) = (read(project, config), Arc::default());
-    let loaded = match files.and_then(|files| Loaded::new(&config.tls, files, None, &answers)) {
+    let (hosts, answers) = (Arc::new(sites::by_host(&config.sites)), Arc::default());
+    let load = |files| Loaded::new(&config.tls, &hosts, files, None, &answers);
+    let loaded = match read(project, config).and_then(load) {
         Ok(loaded) => loaded,
         Err(error) => return findings.stop(&error),
     };
+    for (site, error) in loaded.unusable() {
+        findings.site.clone_from(site);
+        findings.stop(&anyhow!("{error}"));
+    }
+    findings.site.clear();
+    for site in &config.sites {
+        report_hosts(site, loaded.certificates(), findings);
+    }
     for served in loaded.certificates() {
         let names = served.about.names.join(", ");
         let ends = httpdate::fmt_http_date(served.ends());
@@ -93,13 +105,35 @@ pub(super) fn report(project: &Path, config: &Config, findings: &mut Findings) {
     }
 }
 
+/// Reports the hosts of a site with certificates of its own that no certificate is for.
+fn report_hosts(site: &SiteConfig, all: &[Served], findings: &Findings) {
+    if !all.iter().any(|served| served.site == site.name) {
+        return;
+    }
+    let domains = &site.config.acme.domains;
+    for host in &site.hosts {
+        let host = host.to_string();
+        let is_acquired = domains.iter().any(|domain| domain.as_str() == host);
+        if !is_acquired && !all.iter().any(|served| served.is_for(&host)) {
+            findings.note(format_args!(
+                "no certificate is for {host}, a host of site {}; browsers reject the one that \
+                 they get (tls.certificate)",
+                site.name
+            ));
+        }
+    }
+}
+
 /// Reads the configured files, and what authorities have issued.
 pub(super) fn read(project: &Path, config: &Config) -> anyhow::Result<TlsFiles> {
     let acquired = match config.acme.domains.is_empty() {
         true => Vec::new(),
         false => Store::new(&config.acme, project)?.certificates(&config.acme)?,
     };
-    TlsFiles::read(&config.tls, project, acquired)
+    let of_site =
+        |site: &SiteConfig| SitePairs::read(&site.name, &site.config.tls, site.directory(project));
+    let sites = config.sites.iter().filter_map(of_site).collect();
+    TlsFiles::read(&config.tls, project, sites, acquired)
 }
 
 /// The same, once local domains have the certificates that they lack.
@@ -129,6 +163,11 @@ pub(super) fn read_apart(project: &Path, config: &Config) -> anyhow::Result<Owne
     let mut why = String::new();
     output.read_to_string(&mut why)?;
     bail!(why)
+}
+
+/// An error if the certificates of a site cannot be used.
+pub(super) fn check_sites(tls: &Option<Arc<Tls>>) -> anyhow::Result<()> {
+    tls.as_ref().map_or(Ok(()), |tls| tls.check_sites())
 }
 
 /// Reads the certificates, and checks them before [`change_over`].

@@ -45,6 +45,7 @@ pub struct Config {
     pub error_pages: crate::app::error_pages::Settings,
     pub engine: engines::Settings,
     /// More pools of PHP processes, by name, for the requests of a `[[route]]`.
+    #[serde(deserialize_with = "pools")]
     pub pool: BTreeMap<String, PoolSettings>,
     /// php.ini entries that override the file.
     pub php: BTreeMap<String, IniValue>,
@@ -93,6 +94,17 @@ pub struct PoolSettings {
     /// Environment variables in addition to `[env]`.
     #[serde(deserialize_with = "variables")]
     pub env: BTreeMap<String, String>,
+}
+
+/// Checks the names of pools. With `[[site]]`, the site's name and a slash come before them.
+fn pools<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, PoolSettings>, D::Error> {
+    let pools = BTreeMap::<String, PoolSettings>::deserialize(from)?;
+    match pools.keys().find(|name| name.contains('/')) {
+        None => Ok(pools),
+        Some(name) => Err(D::Error::custom(format_args!(
+            "{name:?} cannot be the name of a pool: names have no `/`"
+        ))),
+    }
 }
 
 /// Checks that a process's environment can hold these variables. Errors do not repeat values, which
@@ -193,6 +205,12 @@ impl Config {
         if self.acme.domains.is_empty() {
             return;
         }
+        for site in &mut self.sites {
+            // The hosts of other sites may have no certificate.
+            if !site.config.acme.domains.is_empty() {
+                site.config.http.redirect_to_https.get_or_insert(true);
+            }
+        }
         if self.acme.domains.iter().all(Domain::is_local) {
             return self.listen_locally(has_listen);
         }
@@ -262,6 +280,7 @@ impl Loaded {
         }
         if !domains.is_empty() {
             config.acme.domains = domains.to_vec();
+            sites::give_domains(&mut config.sites, domains);
         }
         config.listen_for_domains(self.has_listen || !listen.is_empty());
     }
@@ -320,18 +339,22 @@ fn load_by(
     let has_listen = http.is_some_and(|http| http.get("listen").is_some());
     let mut sites = sites::take(&mut table)?;
     let mut config = Config::deserialize(table).context("the configuration as a whole")?;
-    let logs = [&config.access_log.file, &config.log.file];
-    let logs: Vec<_> = logs
-        .into_iter()
-        .flatten()
-        .map(|log| project.join(log))
-        .collect();
-    config.site.configuration.clone_from(&file);
-    config.site.logs.clone_from(&logs);
+    config.acme.domains = sites::all_domains(&config.acme.domains, &sites);
+    sites::give_domains(&mut sites, &config.acme.domains);
     for site in &mut sites {
-        site.config.site.configuration.clone_from(&file);
-        site.config.site.logs.clone_from(&logs);
         site.project = site.project.take().map(|directory| project.join(directory));
+    }
+    let logs = [&config.access_log.file, &config.log.file];
+    let logs = logs.into_iter().flatten().map(|log| project.join(log));
+    let of_sites = sites.iter().filter_map(|site| {
+        let log = site.config.access_log.file.as_ref()?;
+        Some(site.directory(project).join(log))
+    });
+    let logs: Vec<_> = logs.chain(of_sites).collect();
+    let configs = sites.iter_mut().map(|site| &mut site.config);
+    for config in configs.chain([&mut config]) {
+        config.site.configuration.clone_from(&file);
+        config.site.logs.clone_from(&logs);
     }
     config.sites = sites;
     Ok(Loaded {

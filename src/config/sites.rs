@@ -1,7 +1,7 @@
 //! The `[[site]]` tables: several sites by host name, each with its own configuration.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use serde::de::value::MapAccessDeserializer;
@@ -10,8 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
 
 use super::Config;
+use crate::app::by_host::ByHost;
 use crate::app::host::HostPattern;
 use crate::app::site;
+use crate::fronts::http::tls::acme::settings::Domain;
 use crate::units;
 
 /// A site, and the configuration that it has.
@@ -28,6 +30,11 @@ pub struct SiteConfig {
 }
 
 impl SiteConfig {
+    /// The directory of its application.
+    pub fn directory<'a>(&'a self, project: &'a Path) -> &'a Path {
+        self.project.as_deref().unwrap_or(project)
+    }
+
     /// Names the site in an error; a server without `[[site]]` needs no name.
     pub fn context(&self, error: anyhow::Error) -> anyhow::Error {
         match self.name.is_empty() {
@@ -55,30 +62,53 @@ pub struct Own {
 /// The keys of [`Own`].
 const OWN: [&str; 4] = ["host", "default", "name", "project"];
 
-/// The sections that a site can set differently.
-const SECTIONS: [&str; 8] = [
-    "compress",
-    "engine",
-    "env",
-    "error_pages",
-    "http",
-    "php",
-    "pool",
-    "x_sendfile",
+/// The sections that a site can set differently, and of some only these keys.
+const SECTIONS: [(&str, &[&str]); 11] = [
+    ("access_log", ALL_KEYS),
+    ("acme", &["domains"]),
+    ("compress", ALL_KEYS),
+    ("engine", ALL_KEYS),
+    ("env", ALL_KEYS),
+    ("error_pages", ALL_KEYS),
+    (
+        "http",
+        &[
+            "body_timeout",
+            "max_body_size",
+            "max_response_buffer",
+            "redirect_to_https",
+            "request_timeout",
+            "stream_body",
+        ],
+    ),
+    ("php", ALL_KEYS),
+    ("pool", ALL_KEYS),
+    ("tls", &["certificate", "hsts", "key"]),
+    ("x_sendfile", ALL_KEYS),
 ];
 
-/// What a site can set of `[http]`.
-const HTTP: [&str; 4] = [
-    "body_timeout",
-    "max_body_size",
-    "request_timeout",
-    "stream_body",
+const ALL_KEYS: &[&str] = &[];
+
+/// What a site does not take from the top level, because it is there for all sites together.
+const NOT_INHERITED: [(&str, &[&str]); 3] = [
+    ("access_log", &["file"]),
+    ("acme", &["domains"]),
+    ("tls", &["certificate", "key"]),
 ];
+
+/// Whether a site has the setting of the top level unless it sets its own.
+pub fn is_inherited(setting: &str) -> bool {
+    let is = |(section, keys): &(&str, &[&str])| {
+        let key = setting
+            .strip_prefix(section)
+            .and_then(|rest| rest.strip_prefix('.'));
+        key.is_some_and(|key| keys.contains(&key))
+    };
+    !NOT_INHERITED.iter().any(is)
+}
 
 /// Sections for all sites.
-const COMMON: [&str; 13] = [
-    "access_log",
-    "acme",
+const COMMON: [&str; 10] = [
     "admin",
     "deploy",
     "lambda",
@@ -87,7 +117,6 @@ const COMMON: [&str; 13] = [
     "queue",
     "schedule",
     "telemetry",
-    "tls",
     "watch",
     "work",
 ];
@@ -158,6 +187,7 @@ pub(super) fn take(table: &mut Table) -> anyhow::Result<Vec<SiteConfig>> {
         sites.push(read(own, table).with_context(cannot)?);
     }
     check_conflicts(&sites)?;
+    check_domains(&sites)?;
     Ok(sites)
 }
 
@@ -178,14 +208,18 @@ fn read(mut table: Table, common: &Table) -> anyhow::Result<SiteConfig> {
     }
     let mut whole = common.clone();
     whole.retain(|section, _| section != "site");
-    for section in SECTIONS {
+    for (section, keys) in NOT_INHERITED {
+        if let Some(Value::Table(values)) = whole.get_mut(section) {
+            values.retain(|key, _| !keys.contains(&key));
+        }
+    }
+    for (section, keys) in SECTIONS {
         let Some(values) = table.remove(section) else {
             continue;
         };
-        match section {
-            "http" => check_http(&values)?,
-            "engine" => free_of_workers(&mut whole, &values),
-            _ => {}
+        check_keys(section, keys, &values)?;
+        if section == "engine" {
+            free_of_workers(&mut whole, &values);
         }
         merge(&mut whole, section.into(), values);
     }
@@ -215,15 +249,23 @@ fn read(mut table: Table, common: &Table) -> anyhow::Result<SiteConfig> {
     })
 }
 
-fn check_http(values: &Value) -> anyhow::Result<()> {
+/// An error if a site sets more of a section than it can.
+fn check_keys(section: &str, allowed: &[&str], values: &Value) -> anyhow::Result<()> {
     let mut keys = values.as_table().into_iter().flat_map(Table::keys);
-    match keys.find(|key| !HTTP.contains(&key.as_str())) {
+    let refused = keys.find(|key| !allowed.contains(&key.as_str()));
+    match refused.filter(|_| !allowed.is_empty()) {
         None => Ok(()),
-        Some(key) => bail!(
-            "`http.{key}` is for all sites and not supported in one; write it at the top level. A \
-             site can set http.{}",
-            HTTP.join(", http.")
-        ),
+        Some(key) => {
+            let allowed: Vec<_> = allowed
+                .iter()
+                .map(|key| format!("{section}.{key}"))
+                .collect();
+            bail!(
+                "`{section}.{key}` is for all sites and not supported in one; write it at the top \
+                 level. A site can set {}",
+                allowed.join(", ")
+            )
+        }
     }
 }
 
@@ -248,6 +290,58 @@ fn merge(into: &mut Table, key: String, value: Value) {
         }
         (_, value) => drop(into.insert(key, value)),
     }
+}
+
+/// The names of the sites by host. Without `[[site]]`, no host selects one.
+pub fn by_host(sites: &[SiteConfig]) -> ByHost<String> {
+    let names = sites
+        .iter()
+        .map(|site| (site.hosts.clone(), site.name.clone()));
+    ByHost::new(names, sites.iter().position(|site| site.is_default))
+}
+
+/// The domains of `[acme]` and of the sites, each once.
+pub(super) fn all_domains(common: &[Domain], sites: &[SiteConfig]) -> Vec<Domain> {
+    let mut all: Vec<Domain> = Vec::new();
+    let own = sites.iter().flat_map(|site| &site.config.acme.domains);
+    for domain in common.iter().chain(own) {
+        if !all.contains(domain) {
+            all.push(domain.clone());
+        }
+    }
+    all
+}
+
+/// Leaves each site those of these domains that it serves.
+pub(super) fn give_domains(sites: &mut [SiteConfig], all: &[Domain]) {
+    let by_host = by_host(sites);
+    for (number, site) in sites.iter_mut().enumerate() {
+        let is_own = |domain: &&Domain| by_host.select(Some(domain.as_str())) == Some(number);
+        site.config.acme.domains = all.iter().filter(is_own).cloned().collect();
+    }
+}
+
+/// An error if a site asks for the certificate of a host that it does not serve.
+fn check_domains(sites: &[SiteConfig]) -> anyhow::Result<()> {
+    let by_host = by_host(sites);
+    for (number, site) in sites.iter().enumerate() {
+        for domain in &site.config.acme.domains {
+            let named = number + 1;
+            match by_host.select(Some(domain.as_str())) {
+                Some(other) if other == number => {}
+                Some(other) => bail!(
+                    "[[site]] number {named} has {domain} in acme.domains, which is a host of \
+                     number {}; name it there",
+                    other + 1
+                ),
+                None => bail!(
+                    "[[site]] number {named} has {domain} in acme.domains, which is not one of its \
+                     hosts; add it to `host`"
+                ),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// An error that names two sites with the same host, the same name, or both the default.
@@ -288,152 +382,4 @@ fn check_conflicts(sites: &[SiteConfig]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    fn sites(text: &str) -> anyhow::Result<Vec<SiteConfig>> {
-        take(&mut toml::from_str(text).unwrap())
-    }
-
-    #[test]
-    fn site_lays_its_settings_over_those_of_all() {
-        let all = sites(
-            "engine.workers = 4\nphp.memory_limit = '64M'\nhttp.max_body_size = '1M'\n\
-             http.max_headers = 50\nenv.A = 'all'\n\
-             [pool.debug]\nworkers = 3\n\
-             [[route]]\nprefix = '/all'\ndeny = true\n\
-             [[site]]\nhost = ['Shop.example', '*.shop.example']\nproject = 'shop'\n\
-             root = 'web'\nhtaccess = false\nengine.name = 'classic'\nengine.max_workers = 9\n\
-             engine.min_workers = 2\nphp.precision = 3\nhttp.max_body_size = '2M'\n\
-             pool.debug.engine = 'cgi'\n\
-             [[site.route]]\nprefix = '/own'\ndeny = true\n\
-             [[site]]\ndefault = true\n",
-        )
-        .unwrap();
-        let [shop, other] = &all[..] else {
-            panic!("{all:?}")
-        };
-        assert_eq!(shop.name, "shop.example");
-        assert_eq!(shop.hosts.len(), 2);
-        assert_eq!(shop.project.as_deref(), Some("shop".as_ref()));
-        let config = &shop.config;
-        assert_eq!(config.site.root.as_deref(), Some("web".as_ref()));
-        assert!(!config.site.htaccess);
-        assert_eq!(config.engine.name.as_deref(), Some("classic"));
-        assert_eq!(config.engine.workers, None);
-        assert_eq!(config.engine.max_workers, Some(9));
-        assert_eq!(config.php.len(), 2);
-        assert_eq!(config.http.max_body_size.0, 2 << 20);
-        assert_eq!(config.http.max_headers, 50);
-        assert_eq!(config.env["A"], "all");
-        let debug = &config.pool["debug"];
-        assert_eq!(
-            (debug.workers, debug.engine.as_deref()),
-            (Some(3), Some("cgi"))
-        );
-        let routes: Vec<_> = config.route.iter().map(|rule| &rule.prefix).collect();
-        assert_eq!(routes, [&Some("/own".to_owned()), &Some("/all".to_owned())]);
-
-        assert!(other.is_default && other.hosts.is_empty());
-        assert_eq!(other.name, "default");
-        assert_eq!(other.config.engine.workers, Some(4));
-        assert!(other.config.site.htaccess && other.config.route.len() == 1);
-    }
-
-    #[test]
-    fn single_site_stays_in_the_configuration() {
-        let mut table = toml::from_str("[site]\nroot = 'web'").unwrap();
-        assert!(take(&mut table).unwrap().is_empty());
-        let config = Config::deserialize(Value::Table(table)).unwrap();
-        assert_eq!(config.site.root.as_deref(), Some("web".as_ref()));
-    }
-
-    #[test]
-    fn invalid_site_is_rejected_with_the_remedy() {
-        for (text, says) in [
-            ("root = 'a'", "no `host`"),
-            ("host = 'a.example:80'", "without scheme, port"),
-            (
-                "host = 'a'\ntls.certificate = 'a.pem'",
-                "`tls` is for all sites",
-            ),
-            ("host = 'a'\ntelemetry.sampler = 'x'", "write [telemetry]"),
-            ("host = 'a'\nwatch.poll = true", "write [watch]"),
-            (
-                "host = 'a'\naccess_log.format = 'off'",
-                "write [access_log]",
-            ),
-            (
-                "host = 'a'\nhttp.listen = ':80'",
-                "`http.listen` is for all sites",
-            ),
-            ("host = 'a'\nrot = 'a'", "unknown field `rot`"),
-            ("host = 'a'\nengine.name = 'rewinde'", "rewind"),
-            ("host = 'a'\nname = 'a b'", "`name` is \"a b\""),
-            (
-                "host = ['a', 'b']\n[[site]]\nname = 'c'\nhost = 'B'",
-                "number 1 and number 2 both have the host b",
-            ),
-            ("host = ['a', 'A']", "has the host a twice"),
-            (
-                "host = 'a'\n[[site]]\nname = 'a'\nhost = 'b'",
-                "both have the name a",
-            ),
-            (
-                "default = true\n[[site]]\nhost = 'a'\ndefault = true",
-                "both are the default",
-            ),
-        ] {
-            let error = sites(&format!("[[site]]\n{text}")).unwrap_err();
-            let error = format!("{error:#}");
-            assert!(error.contains(says), "{says}: {error}");
-            assert!(error.contains("[[site]] number"), "{error}");
-        }
-        assert!(sites("site = []").is_err());
-    }
-
-    #[test]
-    fn error_of_a_file_names_the_line_of_its_site() {
-        let line = |text: &str| {
-            let error = toml::from_str::<Config>(text).unwrap_err();
-            let start = start_of(error.message(), text).unwrap();
-            text[..start].matches('\n').count() + 1
-        };
-        let first = "[log]\n\n[[site]]\nhost = 'a'\n[[site.route]]\nprefix = '/a'\n";
-        assert_eq!(
-            line(&format!("{first}\n[[site]]\nrot = 'x'\nhost = 'b'\n")),
-            8
-        );
-        assert_eq!(
-            line(&format!(
-                "{first}[[site]]\nhost = 'b'\nengine.workers = 'x'\n"
-            )),
-            7
-        );
-        assert_eq!(line("[[site]]\nrot = 'x'\n[[site]]\nhost = 'a'\n"), 1);
-        let inline = "site = [\n  { host = 'a' },\n  { host = 'b', rot = 'x' },\n]";
-        assert_eq!(line(inline), 3);
-        assert_eq!(start_of("unknown field `rot`", first), None);
-    }
-
-    #[test]
-    fn error_of_a_file_names_the_site() {
-        let dir = tempfile::tempdir().unwrap();
-        let load = |text: &str| {
-            std::fs::write(dir.path().join("surus.toml"), text).unwrap();
-            let none = std::iter::empty();
-            super::super::load(dir.path(), None, none, None).map(|loaded| loaded.config)
-        };
-        let error = load("\n[[site]]\nhost = 'a'\n\n[[site]]\nhost = 'b'\ntls.key = 'k'\n");
-        let error = format!("{:#}", error.unwrap_err());
-        assert!(
-            error.contains("[[site]] number 2: `tls` is") && error.contains("surus.toml:5:"),
-            "{error}"
-        );
-        let config = load("[[site]]\nhost = 'a'\nproject = 'b'\n").unwrap();
-        assert_eq!(config.sites[0].project, Some(dir.path().join("b")));
-        let variable = [("SURUS_SITE_ROOT".to_owned(), "x".to_owned())].into_iter();
-        let error = super::super::load(dir.path(), None, variable, None).unwrap_err();
-        assert!(format!("{error:#}").contains("[[site]]"), "{error:#}");
-    }
-}
+mod tests;

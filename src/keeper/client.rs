@@ -19,7 +19,7 @@ use super::ServedDirectories;
 use super::message::{KeeperReply, KeeperRequest, MAX_BYTES};
 use crate::engine::Pending;
 use crate::launcher::{Child, DirHandle, LaunchedChild, Launcher, ProcessSignal, Role};
-use crate::observe::reopen;
+use crate::observe::reopen::{self, SiteLogs};
 
 /// How long the front end waits for a reply of the keeper.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,6 +31,7 @@ pub struct Client {
     state: Mutex<State>,
     /// Cancelled when the keeper has exited.
     lost: CancellationToken,
+    logs: SiteLogs,
     /// A reference to itself, for the children that it starts.
     this: std::sync::Weak<Client>,
 }
@@ -57,7 +58,7 @@ impl fmt::Debug for Client {
 
 impl Client {
     /// Takes over the front end's end of the socket. Must be called within a runtime.
-    pub fn new(socket: OwnedFd) -> io::Result<Arc<Client>> {
+    pub fn new(socket: OwnedFd, logs: SiteLogs) -> io::Result<Arc<Client>> {
         let socket = Arc::new(AsyncSeqpacket::new(Seqpacket::nonblocking(socket)?)?);
         let (to_send, mut sent) = mpsc::unbounded_channel::<(KeeperRequest, Vec<OwnedFd>)>();
         let client = Arc::new_cyclic(|this| Client {
@@ -65,6 +66,7 @@ impl Client {
             next: AtomicU32::new(1),
             state: Mutex::default(),
             lost: CancellationToken::new(),
+            logs,
             this: this.clone(),
         });
         let sender = socket.clone();
@@ -264,6 +266,10 @@ impl Client {
                         warn!(%error, "cannot write to the reopened logs");
                     }
                 }
+                Err(_) => warn!("the keeper sent no reopened logs"),
+            },
+            KeeperReply::ReopenSite { log } => match <[OwnedFd; 1]>::try_from(fds) {
+                Ok([file]) => self.logs.take(log, file),
                 Err(_) => warn!("the keeper sent no reopened logs"),
             },
         }

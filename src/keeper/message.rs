@@ -73,6 +73,8 @@ pub enum KeeperReply {
     Exited { pid: u32, wait_status: i32 },
     /// Write the logs to these descriptors from now on: stdout, stderr.
     Reopen,
+    /// Write the access log of a site to this descriptor from now on.
+    ReopenSite { log: u16 },
 }
 
 /// Bytes that are not a message.
@@ -357,6 +359,10 @@ impl KeeperReply {
                 to.extend_from_slice(&wait_status.to_le_bytes());
             }
             KeeperReply::Reopen => to.push(5),
+            KeeperReply::ReopenSite { log } => {
+                to.push(6);
+                to.extend_from_slice(&log.to_le_bytes());
+            }
         }
         to
     }
@@ -382,6 +388,7 @@ impl KeeperReply {
                 wait_status: rest.u32()?.cast_signed(),
             },
             5 => KeeperReply::Reopen,
+            6 => KeeperReply::ReopenSite { log: rest.u16()? },
             _ => return Err(NoMessage),
         };
         whole(reply, &rest)

@@ -25,7 +25,7 @@ use super::{
     KILL_INTERVAL, KILL_TIMEOUT, PAUSES, PrivilegedOperations, SETTLED, ServedDirectories,
 };
 use crate::observe::rate_limit::RateLimit;
-use crate::observe::reopen::Logs;
+use crate::observe::reopen::{Logs, SiteLogs};
 use crate::observe::service_manager::{self, ServiceManager, ServiceState};
 
 /// How long PHP processes may run on after their front end has exited.
@@ -77,13 +77,13 @@ pub struct Keeper<D: PrivilegedOperations> {
 impl<D: PrivilegedOperations> Keeper<D> {
     /// Takes over signal handling, and leaves what a terminal's user types. The process must be
     /// single-threaded and remain so.
-    pub fn new(duties: D) -> anyhow::Result<Keeper<D>> {
+    pub fn new(duties: D, logs: SiteLogs) -> anyhow::Result<Keeper<D>> {
         fork::leave_input().context("cannot open /dev/null")?;
         Ok(Keeper {
             services: Services::new(duties),
             queues: Queues::default(),
             signals: Signals::take().context("cannot receive signals")?,
-            logs: Logs::remember(),
+            logs: Logs::remember(logs),
             manager: ServiceManager::find(),
             end: None,
             asked: None,
@@ -279,6 +279,12 @@ impl<D: PrivilegedOperations> Keeper<D> {
                         self.queues.reopen(&fds);
                         if let Some(front) = &mut front {
                             front.send(&KeeperReply::Reopen, fds.into());
+                            self.logs.sites.files().for_each(|file| match file {
+                                Ok((log, file)) => {
+                                    front.send(&KeeperReply::ReopenSite { log }, vec![file]);
+                                }
+                                Err(error) => warn!(%error, "cannot reopen the logs"),
+                            });
                         }
                     }
                     Err(error) => warn!(%error, "cannot reopen the logs"),

@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::engine_label::EngineLabel;
 use super::job_metrics::JobMetrics;
 use super::latencies::Latencies;
 use super::scaling_metrics::ScalingMetrics;
@@ -23,29 +24,22 @@ use super::trace_metrics::TraceMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestOutcome {
-    engine: &'static str,
+    #[prometheus(flatten)]
+    engine: EngineLabel,
     outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Engine {
-    engine: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
-    engine: &'static str,
+    #[prometheus(flatten)]
+    engine: EngineLabel,
     reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Pool {
-    engine: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Workers {
-    engine: String,
+    #[prometheus(flatten)]
+    engine: EngineLabel,
     state: &'static str,
 }
 
@@ -89,21 +83,21 @@ struct Answers {
 pub struct Metrics {
     registry: Registry,
     requests: Family<RequestOutcome, Counter>,
-    durations: Family<Engine, Histogram>,
+    durations: Family<EngineLabel, Histogram>,
     /// The members of both families that have been used. A family's own look-up hashes its labels,
     /// which takes longer.
     answers: RwLock<Vec<Answers>>,
-    queue_durations: Family<Engine, Histogram>,
+    queue_durations: Family<EngineLabel, Histogram>,
     worker_exits: Family<Reason, Counter>,
     /// Its members that are not 0: a family cannot list its own.
     exits: RwLock<Vec<(Reason, Counter)>>,
     opcache_blocked: Family<Reason, Counter>,
     repairs: Family<Reason, Counter>,
     workers: Family<Workers, Gauge>,
-    queue_lengths: Family<Pool, Gauge>,
-    unbooted: Family<Pool, Gauge>,
-    learned_pages: Family<Pool, Gauge>,
-    learned_pages_left_out: Family<Pool, Gauge>,
+    queue_lengths: Family<EngineLabel, Gauge>,
+    unbooted: Family<EngineLabel, Gauge>,
+    learned_pages: Family<EngineLabel, Gauge>,
+    learned_pages_left_out: Family<EngineLabel, Gauge>,
     pub connections: Gauge,
     pub connections_refused: Counter<u64, AtomicU64>,
     pub early_hints_dropped: Counter<u64, AtomicU64>,
@@ -288,6 +282,13 @@ impl Default for Metrics {
     }
 }
 
+impl Reason {
+    fn new(engine: &'static str, reason: &'static str) -> Reason {
+        let engine = engine.into();
+        Reason { engine, reason }
+    }
+}
+
 impl Answers {
     fn count(&self, took: Duration) {
         self.requests.inc();
@@ -300,7 +301,10 @@ impl Metrics {
     /// failure's name.
     pub fn answered(&self, engine: &'static str, outcome: &'static str, took: Duration) {
         self.latencies.observe(took);
-        let label = RequestOutcome { engine, outcome };
+        let label = RequestOutcome {
+            engine: engine.into(),
+            outcome,
+        };
         let used = self.answers.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(answers) = used.iter().find(|answers| answers.label == label) {
             return answers.count(took);
@@ -308,7 +312,7 @@ impl Metrics {
         drop(used);
         let answers = Answers {
             requests: self.requests.get_or_create_owned(&label),
-            durations: self.durations.get_or_create_owned(&Engine { engine }),
+            durations: self.durations.get_or_create_owned(&label.engine),
             label,
         };
         answers.count(took);
@@ -320,21 +324,22 @@ impl Metrics {
 
     /// How long requests wait in the engine's queue, in seconds.
     pub fn queue_duration(&self, engine: &'static str) -> Histogram {
-        self.queue_durations
-            .get_or_create(&Engine { engine })
-            .clone()
+        self.queue_durations.get_or_create(&engine.into()).clone()
     }
 
     /// Registers these reasons with 0, because Prometheus sees no increase in a counter that begins
     /// with 1.
     pub fn expect_no_exit(&self, engine: &'static str, reasons: &[&'static str]) {
         for reason in reasons {
-            drop(self.worker_exits.get_or_create(&Reason { engine, reason }));
+            drop(
+                self.worker_exits
+                    .get_or_create(&Reason::new(engine, reason)),
+            );
         }
     }
 
     pub fn worker_exited(&self, engine: &'static str, reason: &'static str) {
-        let reason = Reason { engine, reason };
+        let reason = Reason::new(engine, reason);
         let counter = self.worker_exits.get_or_create_owned(&reason);
         counter.inc();
         let mut exits = self.exits.write().unwrap_or_else(PoisonError::into_inner);
@@ -347,7 +352,7 @@ impl Metrics {
     pub fn exits(&self) -> Vec<ExitCount> {
         let exits = self.exits.read().unwrap_or_else(PoisonError::into_inner);
         let count = |(label, counter): &(Reason, Counter)| ExitCount {
-            engine: label.engine.into(),
+            engine: label.engine.0.to_string(),
             reason: label.reason.into(),
             total: counter.get(),
         };
@@ -358,7 +363,7 @@ impl Metrics {
     pub fn outcomes(&self) -> Vec<OutcomeCount> {
         let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
         let count = |answers: &Answers| OutcomeCount {
-            engine: answers.label.engine.into(),
+            engine: answers.label.engine.0.to_string(),
             outcome: answers.label.outcome.into(),
             total: answers.requests.get(),
             per_second: None,
@@ -368,14 +373,16 @@ impl Metrics {
 
     pub fn opcache_blocked(&self, engine: &'static str, reason: &'static str) {
         self.opcache_blocked
-            .get_or_create(&Reason { engine, reason })
+            .get_or_create(&Reason::new(engine, reason))
             .inc();
     }
 
     /// Counts a repair of memory that a script has damaged and its worker shares with Surus or
     /// other workers.
     pub fn repaired(&self, engine: &'static str, reason: &'static str) {
-        self.repairs.get_or_create(&Reason { engine, reason }).inc();
+        self.repairs
+            .get_or_create(&Reason::new(engine, reason))
+            .inc();
     }
 
     /// Registers these reasons with 0, as [`expect_no_exit`](Self::expect_no_exit) does.

@@ -1,6 +1,7 @@
 //! Logs, metrics and status of Surus.
 
 pub mod bounded;
+mod engine_label;
 pub mod first_lines;
 pub mod job_metrics;
 mod journal;

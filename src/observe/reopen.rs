@@ -1,31 +1,37 @@
-//! Makes stdout and stderr lead to files, and reopens these after a tool such as logrotate has
-//! renamed them.
+//! Makes stdout and stderr lead to files, opens the access logs of sites, and reopens all of these
+//! after a tool such as logrotate has renamed them.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
+use arc_swap::ArcSwapOption;
 use surus_sys::{fork, openat2, process};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::log;
 
-/// The paths and owners of stdout and stderr if they are files.
-#[derive(Debug, Default, Clone)]
-pub struct Logs([Option<(PathBuf, u32)>; 2]);
+/// The paths and owners of stdout and stderr if they are files, and the files of sites.
+#[derive(Debug, Clone)]
+pub struct Logs {
+    streams: [Option<(PathBuf, u32)>; 2],
+    pub sites: SiteLogs,
+}
 
 impl Logs {
     /// Reads the paths at start-up, because a renamed file shows its new name.
-    pub fn remember() -> Logs {
-        Logs([1, 2].map(|fd| {
+    pub fn remember(sites: SiteLogs) -> Logs {
+        let streams = [1, 2].map(|fd| {
             let name = format!("/proc/self/fd/{fd}");
             let found = std::fs::metadata(&name).ok()?;
             let path = std::fs::read_link(name).ok()?;
             found.is_file().then(|| (path, found.uid()))
-        }))
+        });
+        Logs { streams, sites }
     }
 
     /// Reopens the files for this process. Returns the current stdout and stderr, for another
@@ -33,10 +39,10 @@ impl Logs {
     pub fn reopen(&self) -> io::Result<[OwnedFd; 2]> {
         let mut opened: [Option<File>; 2] = [None, None];
         let mut has_failed = false;
-        for (index, log) in self.0.iter().enumerate() {
+        for (index, log) in self.streams.iter().enumerate() {
             let Some((path, owner)) = log else { continue };
             // Both streams may share one file.
-            if index == 1 && self.0[0] == *log {
+            if index == 1 && self.streams[0] == *log {
                 opened[1] = opened[0].as_ref().map(File::try_clone).transpose()?;
                 continue;
             }
@@ -44,9 +50,14 @@ impl Logs {
                 Ok(file) => opened[index] = Some(file),
                 Err(error) => {
                     has_failed = true;
-                    let path = path.display();
-                    warn!(%path, %error, "cannot reopen the log; still writing to the old file");
+                    warn_of(path, &error);
                 }
+            }
+        }
+        for log in self.sites.0.iter() {
+            if let Err(error) = log.reopen() {
+                has_failed = true;
+                warn_of(&log.path, &error);
             }
         }
         let [out, err] = opened;
@@ -64,6 +75,104 @@ impl Logs {
             info!("logs reopened");
         }
         Ok(now)
+    }
+}
+
+fn warn_of(path: &Path, error: &io::Error) {
+    let path = path.display();
+    warn!(%path, %error, "cannot reopen the log; its lines go where they went before");
+}
+
+/// The access logs of the sites that have a file of their own.
+#[derive(Debug, Clone, Default)]
+pub struct SiteLogs(Arc<[Arc<SiteLog>]>);
+
+/// The file of a site's access log. Until it can be opened, its lines go to stdout.
+#[derive(Debug)]
+struct SiteLog {
+    site: String,
+    path: PathBuf,
+    file: ArcSwapOption<File>,
+}
+
+impl SiteLogs {
+    /// Opens the files of these sites. One that cannot be opened does not stop the others.
+    pub fn open(sites: impl Iterator<Item = (String, PathBuf)>) -> SiteLogs {
+        let open = |(site, path): (String, PathBuf)| {
+            let log = SiteLog {
+                site,
+                path,
+                file: ArcSwapOption::empty(),
+            };
+            if let Err(error) = log.reopen() {
+                let error = format!("{:#}", cannot_open(&log.path, ACCESS_LOG, &error));
+                error!(
+                    site = log.site,
+                    error,
+                    "cannot open the access log of a site, whose lines go to the common one; \
+                     SIGUSR1 tries again"
+                );
+            }
+            Arc::new(log)
+        };
+        SiteLogs(sites.map(open).collect())
+    }
+
+    /// Writes to the file of a site; None if it has none of its own.
+    pub fn writer(&self, site: &str) -> Option<SiteLogWriter> {
+        let log = self.0.iter().find(|log| log.site == site);
+        log.cloned().map(SiteLogWriter)
+    }
+
+    /// The open files by their number, for another process.
+    pub fn files(&self) -> impl Iterator<Item = io::Result<(u16, OwnedFd)>> {
+        let open = (0..).zip(self.0.iter());
+        open.filter_map(|(number, log)| {
+            let file = log.file.load_full()?;
+            Some(file.try_clone().map(|file| (number, file.into())))
+        })
+    }
+
+    /// Takes the file with this number of another process.
+    pub fn take(&self, number: u16, file: OwnedFd) {
+        if let Some(log) = self.0.get(usize::from(number)) {
+            log.file.store(Some(Arc::new(file.into())));
+        }
+    }
+}
+
+impl SiteLog {
+    fn reopen(&self) -> io::Result<()> {
+        let file = openat2::append_regular(&self.path, process::uid())?;
+        self.file.store(Some(Arc::new(file)));
+        Ok(())
+    }
+}
+
+/// Writes to the file that is open now.
+pub struct SiteLogWriter(Arc<SiteLog>);
+
+impl Write for SiteLogWriter {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match &*self.0.file.load() {
+            Some(file) => (&**file).write(text),
+            None => io::stdout().write(text),
+        }
+    }
+
+    /// All of it to the same file.
+    fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
+        match &*self.0.file.load() {
+            Some(file) => (&**file).write_all(text),
+            None => io::stdout().write_all(text),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.file.load().is_some() {
+            true => Ok(()),
+            false => io::stdout().flush(),
+        }
     }
 }
 
@@ -97,7 +206,7 @@ pub fn lead_to(project: &Path, out: Option<&Path>, err: Option<&Path>) -> anyhow
     take(&now).context("cannot replace stdout and stderr")
 }
 
-/// Checks that [`lead_to`] could open these files. Creates none.
+/// Checks that [`lead_to`] and [`SiteLogs`] could open these files. Creates none.
 pub fn check(project: &Path, out: Option<&Path>, err: Option<&Path>) -> anyhow::Result<()> {
     for (path, setting) in [(out, ACCESS_LOG), (err, LOG)] {
         let Some(path) = path else { continue };

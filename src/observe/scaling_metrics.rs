@@ -6,17 +6,20 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::engine_label::EngineLabel;
 use super::status::ScalingStatus;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Limit {
-    engine: String,
+    #[prometheus(flatten)]
+    engine: EngineLabel,
     limit: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Scaled {
-    engine: &'static str,
+    #[prometheus(flatten)]
+    engine: EngineLabel,
     direction: &'static str,
 }
 
@@ -63,23 +66,24 @@ impl ScalingMetrics {
     pub fn expect(&self, engine: &'static str) {
         for direction in [Direction::Up, Direction::Down, Direction::Limited] {
             let direction = direction.label();
+            let engine = engine.into();
             drop(self.changes.get_or_create(&Scaled { engine, direction }));
         }
     }
 
     pub fn scaled(&self, engine: &'static str, direction: Direction) {
-        let direction = direction.label();
+        let (engine, direction) = (engine.into(), direction.label());
         let scaled = Scaled { engine, direction };
         self.changes.get_or_create(&scaled).inc();
     }
 
-    pub(super) fn set(&self, engine: &str, scaling: &ScalingStatus) {
+    pub(super) fn set(&self, engine: &EngineLabel, scaling: &ScalingStatus) {
         for (limit, workers) in [
             ("min", scaling.min),
             ("target", scaling.target),
             ("max", scaling.max),
         ] {
-            let engine = engine.to_owned();
+            let engine = engine.clone();
             let limit = Limit { engine, limit };
             self.limits.get_or_create(&limit).set(workers as i64);
         }

@@ -99,6 +99,9 @@ pub struct SiteStatus {
     pub is_default: bool,
     /// Why it is not served.
     pub error: Option<String>,
+    /// Why its own certificates cannot be used, or not the new ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_error: Option<String>,
 }
 
 /// Responses with one outcome.

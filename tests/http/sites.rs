@@ -1,5 +1,9 @@
 //! Tests several sites by host name (`[[site]]`) in one server.
 
+mod access_logs;
+mod certificates;
+mod limits;
+
 use std::path::Path;
 use std::process::Command;
 

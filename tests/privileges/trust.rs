@@ -101,6 +101,9 @@ pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_roo
         "[engine]\nphp_fpm_address = 'unix:/run/s'\n",
         "[engine]\nini_file = '/etc/hostname'\n",
         "[http]\nuser = 'root'\n",
+        "[[site]]\nhost = 'a'\nengine.user = 'root'\n",
+        "[[site]]\nhost = 'a'\naccess_log.file = '/x'\n",
+        "[[site]]\nhost = 'a'\ntls.key = '/x'\n",
     ];
     let (works, said) = check(dir.path());
     assert!(works, "{said}");
@@ -134,6 +137,19 @@ pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_roo
     let env = [("SURUS_ENGINE_USER", "daemon")];
     chown(dir.path(), Some(0), None).unwrap();
     chown(&file, Some(id_of("games")), None).unwrap();
+    assert_serves(&start(dir.path(), &[], &env));
+    // It does not set what a site sets differently, or does not inherit.
+    for (variable, value, text) in [
+        ("SURUS_ENGINE_USER", "daemon", "engine.user = 'root'"),
+        ("SURUS_ACCESS_LOG_FILE", "/x", "access_log.file = '/x'"),
+        ("SURUS_TLS_KEY", "/x", "tls.key = '/x'"),
+    ] {
+        std::fs::write(&file, format!("[[site]]\nhost = 'a'\n{text}\n")).unwrap();
+        let log = Surus::spawn(dir.path(), &[], &[(variable, value)]).err();
+        let log = log.unwrap();
+        assert!(log.contains("can replace the file"), "{text} {log}");
+    }
+    std::fs::write(&file, "[[site]]\nhost = 'a'\ndefault = true\n").unwrap();
     assert_serves(&start(dir.path(), &[], &env));
 }
 

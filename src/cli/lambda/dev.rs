@@ -17,7 +17,7 @@ use crate::emulator::http::{BinaryMediaTypes, Gateway, HttpService, invoke_api};
 use crate::emulator::schedule::EmulatedSchedule;
 use crate::emulator::sqs::{Mapping, Poller};
 use crate::observe::log;
-use crate::observe::reopen::Logs;
+use crate::observe::reopen::{Logs, SiteLogs};
 use crate::units::Time;
 
 #[derive(Debug, clap::Args)]
@@ -80,7 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut usr1 = signal(SignalKind::user_defined1())?;
         let mut usr2 = signal(SignalKind::user_defined2())?;
-        let logs = Logs::remember();
+        let logs = Logs::remember(SiteLogs::default());
         let listener = TcpListener::bind(args.listen)
             .await
             .with_context(|| format!("cannot listen on {} (--listen)", args.listen))?;

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::fronts::http::Bound;
 use crate::keeper::Client;
 use crate::observe::log;
+use crate::observe::reopen::SiteLogs;
 
 impl WorkPart {
     /// What `surus serve` runs besides HTTP; None without `work.serve`.
@@ -116,7 +117,7 @@ impl WorkPart {
         };
         let runtime = super::runtime()?;
         let ran = runtime.block_on(async {
-            let keeper = Client::new(socket)?;
+            let keeper = Client::new(socket, SiteLogs::default())?;
             run::run(part, Host::Keeper(keeper)).await
         });
         runtime.shutdown_background();

@@ -23,7 +23,7 @@ use crate::fronts::queue::front::{self, Front, Interrupted};
 use crate::keeper::Client;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::observe::reopen::Logs;
+use crate::observe::reopen::{Logs, SiteLogs};
 use crate::observe::status::SiteStatus;
 
 /// The process that runs the queues.
@@ -68,7 +68,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
     let mut usr2 = signal(SignalKind::user_defined2())?;
-    let logs = Logs::remember();
+    let logs = Logs::remember(SiteLogs::default());
     let metrics = Arc::new(Metrics::default());
     let state = Shared::default();
     set(&state, |state| {

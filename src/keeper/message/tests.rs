@@ -88,6 +88,7 @@ fn reply_encoded_and_decoded_is_unchanged_and_long_text_is_truncated() {
             wait_status: -1,
         },
         KeeperReply::Reopen,
+        KeeperReply::ReopenSite { log: 300 },
     ];
     for reply in replies {
         assert_eq!(KeeperReply::decode(&reply.encode()), Ok(reply));

@@ -6,8 +6,9 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::{Buffer, Metrics, Pool, Workers};
+use super::{Buffer, Metrics, Workers};
 use crate::budget;
+use crate::observe::engine_label::EngineLabel;
 use crate::observe::message;
 use crate::observe::status::{EngineStatus, WorkerState};
 
@@ -15,6 +16,7 @@ impl Metrics {
     /// The text for Prometheus, with the current workers.
     pub fn text(&self, engines: &[EngineStatus]) -> String {
         for status in engines {
+            let engine = EngineLabel::from(&status.engine);
             for (state, name) in [
                 (WorkerState::Starting, "starting"),
                 (WorkerState::Idle, "idle"),
@@ -28,32 +30,24 @@ impl Metrics {
                     .count();
                 self.workers
                     .get_or_create(&Workers {
-                        engine: status.engine.clone(),
+                        engine: engine.clone(),
                         state: name,
                     })
                     .set(count as i64);
             }
-            self.queue_lengths
-                .get_or_create(&Pool {
-                    engine: status.engine.clone(),
-                })
-                .set(status.queued as i64);
+            let waiting = self.queue_lengths.get_or_create(&engine);
+            waiting.set(status.queued as i64);
             if let Some(scaling) = &status.scaling {
-                self.scaling.set(&status.engine, scaling);
+                self.scaling.set(&engine, scaling);
             }
             self.unbooted
-                .get_or_create(&Pool {
-                    engine: status.engine.clone(),
-                })
+                .get_or_create(&engine)
                 .set(i64::from(status.instead.is_some()));
             for (family, pages) in [
                 (&self.learned_pages, status.learned.len()),
                 (&self.learned_pages_left_out, status.left_out.len()),
             ] {
-                let pool = Pool {
-                    engine: status.engine.clone(),
-                };
-                family.get_or_create(&pool).set(pages as i64);
+                family.get_or_create(&engine).set(pages as i64);
             }
         }
         for budget in budget::ALL {

@@ -83,3 +83,33 @@ fn metrics_and_their_documentation_are_the_same() {
         "one was not counted above"
     );
 }
+
+#[test]
+fn engine_of_a_site_has_both_labels() {
+    let metrics = Metrics::default();
+    metrics.answered("shop/rewind", "2xx", Duration::ZERO);
+    metrics.answered("static", "4xx", Duration::ZERO);
+    metrics.scaling.expect("shop/rewind");
+    let text = metrics.text(&[EngineStatus {
+        engine: "shop/rewind".into(),
+        queued: 3,
+        ..EngineStatus::default()
+    }]);
+    for line in [
+        "surus_requests_total{site=\"shop\",engine=\"rewind\",outcome=\"2xx\"} 1",
+        "surus_requests_total{engine=\"static\",outcome=\"4xx\"} 1",
+        "surus_request_duration_seconds_count{site=\"shop\",engine=\"rewind\"} 1",
+        "surus_worker_scalings_total{site=\"shop\",engine=\"rewind\",direction=\"up\"} 0",
+        "surus_queue_length{site=\"shop\",engine=\"rewind\"} 3",
+        "surus_workers{site=\"shop\",engine=\"rewind\",state=\"idle\"} 0",
+    ] {
+        assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
+    }
+    // `surus top` and the dashboard have one name for both.
+    assert!(
+        metrics
+            .outcomes()
+            .iter()
+            .any(|it| it.engine == "shop/rewind")
+    );
+}

@@ -64,7 +64,7 @@ pub fn serve_with(
 }
 
 /// The address of the line that announces it.
-fn https_address(surus: &Surus) -> String {
+pub fn https_address(surus: &Surus) -> String {
     const LINE: &str = "listening on https://";
     surus.wait_for_log(|log| {
         log.split(LINE)
@@ -119,6 +119,21 @@ impl Secure {
     pub fn connect_by(&self, client: ClientConnection) -> Wire {
         let socket = self.socket();
         Wire::over(StreamOwned::new(client, socket))
+    }
+
+    /// Whether a new connection for this host gets a certificate of the authority.
+    pub fn has(&self, host: &str, authority: &Authority) -> bool {
+        let mut config = self.config(rustls::DEFAULT_VERSIONS);
+        config.resumption = rustls::client::Resumption::disabled();
+        let verifier = rustls::client::WebPkiServerVerifier::builder_with_provider(
+            authority.roots(),
+            Arc::new(ring::default_provider()),
+        );
+        config
+            .dangerous()
+            .set_certificate_verifier(verifier.build().unwrap());
+        let mut client = self.client_for(host, config);
+        client.complete_io(&mut self.socket()).is_ok()
     }
 
     /// What curl prints. Its exit status must be 0.

@@ -166,7 +166,10 @@ pub struct AccessLog {
 
 impl AccessLog {
     /// None if the format is `off`.
-    pub fn start(format: &AccessLogFormat) -> io::Result<Option<AccessLog>> {
+    pub fn start(
+        format: &AccessLogFormat,
+        to: impl io::Write + Send + 'static,
+    ) -> io::Result<Option<AccessLog>> {
         if *format == AccessLogFormat::Off {
             return Ok(None);
         }
@@ -190,7 +193,7 @@ impl AccessLog {
                 "lines of the access log lost: it is full or was not read"
             )
         };
-        let writer = Writer::start("access-log", &budget::ACCESS_LOG, io::stdout(), line, tell)?;
+        let writer = Writer::start("access-log", &budget::ACCESS_LOG, to, line, tell)?;
         let format = format.clone();
         Ok(Some(AccessLog { writer, format }))
     }

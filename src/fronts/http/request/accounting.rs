@@ -1,4 +1,4 @@
-//! Records requests: assigns ids, and owns the metrics and the access log.
+//! Records requests: assigns ids, and owns the metrics and the access log of requests for no site.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,13 @@ use crate::observe::metrics::Metrics;
 /// Where requests are recorded.
 pub struct Accounting {
     pub metrics: Arc<Metrics>,
-    pub access_log: Option<AccessLog>,
+    /// Of requests that are for no site.
+    pub access_log: Option<Arc<AccessLog>>,
     next_id: AtomicU64,
 }
 
 impl Accounting {
-    pub fn new(metrics: Arc<Metrics>, access_log: Option<AccessLog>) -> Accounting {
+    pub fn new(metrics: Arc<Metrics>, access_log: Option<Arc<AccessLog>>) -> Accounting {
         Accounting {
             metrics,
             access_log,

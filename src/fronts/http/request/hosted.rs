@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::header::{HOST, HeaderMap};
+use http::header::{HOST, HeaderMap, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::{Request, StatusCode};
 use tokio::sync::{Semaphore, watch};
 
@@ -13,6 +13,8 @@ use crate::app::by_host::ByHost;
 use crate::app::forwarded::{self, Peer, Proxy};
 use crate::app::validate::{RequestRejection, reject};
 use crate::fronts::http::Settings;
+use crate::fronts::http::request::access_log::AccessLog;
+use crate::spool::Spool;
 
 /// A site among those that the front end serves.
 pub struct HostedSite {
@@ -22,6 +24,12 @@ pub struct HostedSite {
     pub application: OnceLock<Arc<Application>>,
     /// The front end's settings, with the site's own limits of requests.
     pub settings: Settings,
+    /// The spool of its responses to slow clients.
+    pub spool: Option<Arc<Spool>>,
+    /// The `Strict-Transport-Security` of its responses over TLS.
+    pub hsts: Option<HeaderValue>,
+    /// None if it is off.
+    pub access_log: Option<Arc<AccessLog>>,
     /// The engine's name in metrics and logs for the site's responses without PHP.
     pub static_label: &'static str,
     pub first_boot: FirstBoot,
@@ -71,6 +79,15 @@ impl HostedSite {
     /// Whether requests have to [wait](HostedSite::booted).
     pub fn is_booting(&self) -> bool {
         self.application.get().is_none() && !self.first_boot.is_over()
+    }
+
+    /// Tells browsers to use TLS (RFC 6797), unless PHP has done so. For a response over TLS.
+    pub fn require_tls(&self, headers: &mut HeaderMap) {
+        if let Some(hsts) = &self.hsts {
+            headers
+                .entry(STRICT_TRANSPORT_SECURITY)
+                .or_insert_with(|| hsts.clone());
+        }
     }
 
     /// Waits for the first boot, for as long as a response may take.

@@ -1,9 +1,9 @@
-//! Redirects requests without TLS to HTTPS, tells browsers to use it (RFC 6797), and offers HTTP/3.
-//! Answers authorities that validate a domain by HTTP.
+//! Redirects requests without TLS to HTTPS, and offers HTTP/3. Answers authorities that validate a
+//! domain by HTTP.
 
 use std::sync::Arc;
 
-use http::header::{self, ALT_SVC, HeaderMap, HeaderValue, STRICT_TRANSPORT_SECURITY};
+use http::header::{self, ALT_SVC, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
 
@@ -20,22 +20,17 @@ const OFFERED_FOR: u32 = 86_400;
 /// The settings that decide it.
 #[derive(Debug, Clone, Default)]
 pub struct Https {
-    redirects: bool,
     /// The port of HTTPS.
     port: u16,
-    hsts: Option<HeaderValue>,
     /// The ports of HTTP/3, each with the `Alt-Svc` that offers it.
     http_3: Vec<(String, HeaderValue)>,
     answers: Arc<ChallengeAnswers>,
 }
 
 impl Https {
-    pub fn new(http: &Settings, tls: &tls::Settings, answers: Arc<ChallengeAnswers>) -> Https {
+    pub fn new(tls: &tls::Settings, answers: Arc<ChallengeAnswers>) -> Https {
         Https {
-            redirects: http.redirect_to_https.unwrap_or(false),
             port: tls.port(),
-            // Checked when the settings were read.
-            hsts: tls.hsts.as_ref().and_then(|hsts| hsts.parse().ok()),
             http_3: Vec::new(),
             answers,
         }
@@ -62,13 +57,14 @@ impl Https {
         Some(Response::new(ResponseBody::from(text)))
     }
 
-    /// The answer to a request that the client must send over TLS.
+    /// The answer to a request that the client must send over TLS, by the settings of its site.
     pub fn redirect(
         &self,
+        settings: &Settings,
         head: &Parts,
         is_https: impl FnOnce() -> bool,
     ) -> Option<Result<Response, RequestRejection>> {
-        if !self.redirects || is_https() {
+        if settings.redirect_to_https != Some(true) || is_https() {
             return None;
         }
         let host = head.headers.get(header::HOST);
@@ -96,15 +92,6 @@ impl Https {
         match self.port {
             443 => format!("https://{name}{target}"),
             port => format!("https://{name}:{port}{target}"),
-        }
-    }
-
-    /// Adds `Strict-Transport-Security` to a response over TLS, unless PHP has done so.
-    pub fn extend(&self, headers: &mut HeaderMap) {
-        if let Some(hsts) = &self.hsts {
-            headers
-                .entry(STRICT_TRANSPORT_SECURITY)
-                .or_insert_with(|| hsts.clone());
         }
     }
 

@@ -44,15 +44,12 @@ use crate::app::validate::{RequestRejection, reject};
 use crate::app::{Dispatch, Routed, fit};
 use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
 use crate::observe::traces::Tracer;
-use crate::spool::Spool;
 
 /// Answers requests.
 pub struct Service {
     pub sites: Hosted,
     pub settings: Settings,
     pub https: Https,
-    /// The spool of responses to slow clients.
-    pub spool: Option<Arc<Spool>>,
     pub accounting: Arc<Accounting>,
     /// None if no collector is configured.
     pub tracer: Option<Arc<Tracer>>,
@@ -116,7 +113,12 @@ impl Service {
             }
         };
         let accounting = self.accounting.clone();
-        let mut guard = RequestGuard::new(accounting, connection.clone(), &request, begun);
+        let log = match hosted {
+            Some(site) => site.access_log.as_ref(),
+            None => accounting.access_log.as_ref(),
+        };
+        let log = log.cloned();
+        let mut guard = RequestGuard::new(accounting, log, connection.clone(), &request, begun);
         if let Some(site) = hosted {
             guard.engine = site.static_label;
         }
@@ -248,7 +250,9 @@ impl Service {
             is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
             let is_encrypted = connection.encryption.get().is_some();
             if is_encrypted {
-                self.https.extend(response.headers_mut());
+                if let Some(site) = site.and_then(|number| self.sites.get(number)) {
+                    site.require_tls(response.headers_mut());
+                }
                 if version <= Version::HTTP_2 {
                     self.https
                         .offer_http_3(server.as_ref(), response.headers_mut());
@@ -312,7 +316,8 @@ impl Service {
             Err(rejection) => return Dispatch::Rejected(rejection).into(),
         };
         let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies);
-        match self.https.redirect(&head, || origin(&head.headers).https) {
+        let is_https = || origin(&head.headers).https;
+        match self.https.redirect(&site.settings, &head, is_https) {
             None => {}
             Some(Ok(response)) => return Dispatch::Answer(response).into(),
             Some(Err(rejection)) => return Dispatch::Rejected(rejection).into(),
@@ -342,7 +347,7 @@ impl Service {
                 variables,
                 deadline: guard.began + timeout,
                 idle_timeout: Some(timeout),
-                spool: self.spool.clone(),
+                spool: site.spool.clone(),
                 hold: None,
                 early_hints,
             }

@@ -13,7 +13,7 @@ use http_body::{Frame, SizeHint};
 use tracing::warn;
 
 use super::access_log::kept::BegunRequest;
-use super::access_log::{AccessLogEntry, LoggedHead};
+use super::access_log::{AccessLog, AccessLogEntry, LoggedHead};
 use super::accounting::Accounting;
 use crate::app::STATIC;
 use crate::budget::{MEMORY, Reservation};
@@ -113,6 +113,7 @@ pub struct RequestGuard {
 }
 
 struct Line {
+    log: Arc<AccessLog>,
     client: Option<IpAddr>,
     head: LoggedHead,
     /// The time until PHP's response began.
@@ -120,19 +121,21 @@ struct Line {
 }
 
 impl RequestGuard {
-    /// `begun` determines the client, if the access log needs it.
+    /// `begun` determines the client, if there is an access log.
     pub fn new<'a, B>(
         accounting: Arc<Accounting>,
+        log: Option<Arc<AccessLog>>,
         connection: Arc<ConnectionContext>,
         request: &Request<B>,
         begun: impl FnOnce() -> BegunRequest<'a>,
     ) -> RequestGuard {
-        let line = accounting.access_log.as_ref().map(|log| {
+        let line = log.map(|log| {
             let begun = begun();
             Box::new(Line {
                 client: begun.client,
-                head: LoggedHead::new(log, request, &begun),
+                head: LoggedHead::new(&log, request, &begun),
                 answered: None,
+                log,
             })
         });
         let request_id = accounting.next_id();
@@ -160,9 +163,9 @@ impl RequestGuard {
     /// The response begins.
     pub fn responds(&mut self, status: StatusCode, headers: &HeaderMap, took: Duration) {
         self.status = Some(status);
-        if let (Some(log), Some(line)) = (&self.accounting.access_log, &mut self.line) {
+        if let Some(line) = &mut self.line {
             line.answered = self.runs.then_some(took);
-            line.head.add_response(log, headers);
+            line.head.add_response(&line.log, headers);
         }
         if let Some(trace) = &self.trace {
             trace.responded();
@@ -213,8 +216,9 @@ impl Drop for RequestGuard {
         if let Some(trace) = &self.trace {
             trace.ended(self.status(), self.bytes, self.engine);
         }
-        if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
+        if let Some(line) = self.line.take() {
             let Line {
+                log,
                 client,
                 head,
                 answered,

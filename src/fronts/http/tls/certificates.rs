@@ -1,6 +1,6 @@
 //! Makes certificates and keys from PEM, and selects one for each client (SNI).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,12 +13,15 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore};
 
-use super::files::{Pair, PemFile};
+use super::files::{Pair, PemFile, SitePairs};
 use super::x509;
+use crate::app::by_host::ByHost;
 
 /// A certificate that can be served.
 #[derive(Debug, Clone)]
 pub struct Served {
+    /// The site that names it; empty if it is for all.
+    pub site: String,
     pub path: PathBuf,
     pub about: x509::Certificate,
     key: Arc<CertifiedKey>,
@@ -37,7 +40,24 @@ impl Served {
         })?;
         let key = CertifiedKey::from_der(chain, key, provider);
         let key = Arc::new(key.map_err(|error| unusable(pair, &error))?);
-        Ok(Served { path, about, key })
+        Ok(Served {
+            site: String::new(),
+            path,
+            about,
+            key,
+        })
+    }
+
+    /// Those of a site.
+    pub fn of_site(own: &SitePairs, provider: &CryptoProvider) -> anyhow::Result<Vec<Served>> {
+        let pairs = own.pairs.as_ref().map_err(|why| anyhow!("{why}"))?;
+        let read = |pair| {
+            Ok(Served {
+                site: own.site.clone(),
+                ..Served::read(pair, provider)?
+            })
+        };
+        pairs.iter().map(read).collect()
     }
 
     /// One that an authority has issued for this domain, with its key in the same file.
@@ -61,6 +81,7 @@ impl Served {
     pub fn placeholder(hosts: Vec<String>, key: CertifiedKey) -> Option<Served> {
         let about = x509::parse(key.cert.first()?)?;
         Some(Served {
+            site: String::new(),
             path: "self-signed".into(),
             about: x509::Certificate {
                 names: hosts,
@@ -68,6 +89,14 @@ impl Served {
             },
             key: Arc::new(key),
         })
+    }
+
+    /// Whether clients accept it for this host, or for all hosts of a pattern `*.example.org`.
+    pub fn is_for(&self, host: &str) -> bool {
+        let parent = host.split_once('.').map(|(_, parent)| parent);
+        let is_below = |name: &str| name.strip_prefix("*.").is_some_and(|it| Some(it) == parent);
+        let mut names = self.about.names.iter();
+        names.any(|name| name == host || is_below(name))
     }
 
     /// The certificate without its chain.
@@ -191,56 +220,99 @@ pub fn authorities(file: &PemFile, setting: &str) -> anyhow::Result<RootCertStor
     Ok(roots)
 }
 
-/// Selects the certificate by the host name that the client asks for. The first certificate is for
-/// all other names, and for clients that name none.
+/// Certificates by the host names that they are for.
 #[derive(Debug)]
-pub struct ByName {
+struct ByName {
     /// Keys of different kinds for a name, in the order of the settings.
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
-    default: Vec<Arc<CertifiedKey>>,
+    /// Those of the first certificate, for all other names.
+    first: Vec<Arc<CertifiedKey>>,
 }
 
 impl ByName {
-    /// The placeholder comes last: it is for hosts that have no other certificate.
-    pub fn new(all: &[Served], placeholder: Option<&Served>) -> ByName {
+    fn new<'a>(all: impl Iterator<Item = &'a Served>) -> ByName {
         let mut by_name: HashMap<String, Vec<_>> = HashMap::new();
-        for served in all.iter().chain(placeholder) {
+        let mut first = None;
+        for served in all {
             for name in &served.about.names {
                 by_name
                     .entry(name.clone())
                     .or_default()
                     .push(served.key.clone());
             }
+            first = first.or(Some(served));
         }
-        let first = all.first().or(placeholder);
         let name = first.and_then(|first| first.about.names.first());
         // With its siblings for the same name, which have other kinds of keys.
-        let default = name.and_then(|name| by_name.get(name)).cloned();
-        let default =
-            default.unwrap_or_else(|| first.iter().map(|first| first.key.clone()).collect());
-        ByName { by_name, default }
+        let siblings = name.and_then(|name| by_name.get(name)).cloned();
+        let alone = || first.iter().map(|first| first.key.clone()).collect();
+        ByName {
+            first: siblings.unwrap_or_else(alone),
+            by_name,
+        }
     }
 
-    fn find(&self, name: &str) -> &[Arc<CertifiedKey>] {
-        let name = name.to_ascii_lowercase();
-        let exact = self.by_name.get(&name);
+    /// Those for a name in lower case.
+    fn find(&self, name: &str) -> Option<&Vec<Arc<CertifiedKey>>> {
         let wildcard = || {
             let (_, parent) = name.split_once('.')?;
             self.by_name.get(&format!("*.{parent}"))
         };
-        exact.or_else(wildcard).unwrap_or(&self.default)
+        self.by_name.get(name).or_else(wildcard)
     }
 }
 
-impl ResolvesServerCert for ByName {
+/// Selects the certificate by the host name that the client asks for. A certificate of the host's
+/// site comes first, then any that is for the host, then the site's first one, then the first of
+/// all. Clients that name no host get the default site's.
+#[derive(Debug)]
+pub struct BySite {
+    /// The names of the sites.
+    hosts: Arc<ByHost<String>>,
+    /// Those of the sites that have certificates of their own.
+    own: HashMap<String, ByName>,
+    all: ByName,
+}
+
+impl BySite {
+    /// The placeholder comes last: it is for hosts that have no other certificate.
+    pub fn new(
+        hosts: &Arc<ByHost<String>>,
+        all: &[Served],
+        placeholder: Option<&Served>,
+    ) -> BySite {
+        let sites = all.iter().filter(|served| !served.site.is_empty());
+        let sites: BTreeSet<&String> = sites.map(|served| &served.site).collect();
+        let own = sites.into_iter().map(|site| {
+            let own = all.iter().filter(|served| served.site == *site);
+            (site.clone(), ByName::new(own))
+        });
+        BySite {
+            hosts: hosts.clone(),
+            own: own.collect(),
+            all: ByName::new(all.iter().chain(placeholder)),
+        }
+    }
+
+    /// The keys for a host, the best first.
+    fn find(&self, host: Option<&str>) -> Vec<&Arc<CertifiedKey>> {
+        let host = host.map(str::to_ascii_lowercase);
+        let site = self.hosts.select(host.as_deref());
+        let site = site.and_then(|number| self.hosts.get(number));
+        let own = site.and_then(|site| self.own.get(site));
+        let sources = || own.into_iter().chain([&self.all]);
+        let named = sources().filter_map(|source| source.find(host.as_deref()?));
+        let first = sources().map(|source| &source.first);
+        named.chain(first).flatten().collect()
+    }
+}
+
+impl ResolvesServerCert for BySite {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let keys = hello
-            .server_name()
-            .map_or(&*self.default, |name| self.find(name));
+        let keys = self.find(hello.server_name());
         let schemes = hello.signature_schemes();
-        let usable = keys
-            .iter()
-            .find(|key| key.key.choose_scheme(schemes).is_some());
-        usable.or(keys.first()).cloned()
+        let mut usable = keys.iter().copied();
+        let usable = usable.find(|key| key.key.choose_scheme(schemes).is_some());
+        usable.or(keys.first().copied()).cloned()
     }
 }

@@ -14,7 +14,10 @@ use super::Settings;
 /// The content of the configured files. It has no `Debug`, because it has keys.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsFiles {
+    /// For all sites.
     pub pairs: Vec<Pair>,
+    /// Those of the sites that name files of their own.
+    pub sites: Vec<SitePairs>,
     pub client_ca: Option<PemFile>,
     /// What authorities have issued for the domains of `[acme]`.
     pub acquired: Vec<Acquired>,
@@ -25,6 +28,28 @@ pub struct TlsFiles {
 pub struct Acquired {
     pub domain: String,
     pub files: Vec<Result<PemFile, String>>,
+}
+
+/// The files of a site, or why they cannot be read.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SitePairs {
+    pub site: String,
+    pub pairs: Result<Vec<Pair>, String>,
+}
+
+impl SitePairs {
+    /// Reads the files that the site's settings name, relative to its project. None if it names
+    /// none.
+    pub fn read(site: &str, settings: &Settings, project: &Path) -> Option<SitePairs> {
+        if settings.certificate.is_empty() && settings.key.is_empty() {
+            return None;
+        }
+        let pairs = read_pairs(settings, project);
+        Some(SitePairs {
+            site: site.to_owned(),
+            pairs: pairs.map_err(|error| format!("{error:#}")),
+        })
+    }
 }
 
 /// A certificate with its chain, and its key.
@@ -51,35 +76,46 @@ impl TlsFiles {
     pub fn read(
         settings: &Settings,
         project: &Path,
+        sites: Vec<SitePairs>,
         acquired: Vec<Acquired>,
     ) -> anyhow::Result<TlsFiles> {
-        let Settings {
-            certificate, key, ..
-        } = settings;
-        if certificate.len() != key.len() {
-            bail!(
-                "tls.certificate names {} files and tls.key {}; name one key for each certificate, \
-                 in the same order",
-                certificate.len(),
-                key.len()
-            );
-        }
-        let read = |path: &Path, setting| PemFile::read(&project.join(path), setting);
-        let pairs = certificate.iter().zip(key).map(|(certificate, key)| {
-            Ok(Pair {
-                certificate: read(certificate, "tls.certificate")?,
-                key: read(key, "tls.key")?,
-            })
-        });
         let client_ca = settings.client_ca.as_deref();
+        let read = |path: &Path| PemFile::read(&project.join(path), "tls.client_ca");
         Ok(TlsFiles {
-            pairs: pairs.collect::<anyhow::Result<_>>()?,
-            client_ca: client_ca
-                .map(|path| read(path, "tls.client_ca"))
-                .transpose()?,
+            pairs: read_pairs(settings, project)?,
+            sites,
+            client_ca: client_ca.map(read).transpose()?,
             acquired,
         })
     }
+
+    /// All pairs that could be read.
+    pub fn all_pairs(&self) -> impl Iterator<Item = &Pair> {
+        let of_sites = self.sites.iter().filter_map(|own| own.pairs.as_ref().ok());
+        self.pairs.iter().chain(of_sites.flatten())
+    }
+}
+
+fn read_pairs(settings: &Settings, project: &Path) -> anyhow::Result<Vec<Pair>> {
+    let Settings {
+        certificate, key, ..
+    } = settings;
+    if certificate.len() != key.len() {
+        bail!(
+            "tls.certificate names {} files and tls.key {}; name one key for each certificate, in \
+             the same order",
+            certificate.len(),
+            key.len()
+        );
+    }
+    let read = |path: &Path, setting| PemFile::read(&project.join(path), setting);
+    let pairs = certificate.iter().zip(key).map(|(certificate, key)| {
+        Ok(Pair {
+            certificate: read(certificate, "tls.certificate")?,
+            key: read(key, "tls.key")?,
+        })
+    });
+    pairs.collect()
 }
 
 impl PemFile {

@@ -7,7 +7,7 @@ pub mod variables;
 pub mod watch;
 mod x509;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -19,13 +19,14 @@ use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiCli
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 pub use settings::{ClientCertificate, MinVersion, Settings};
 
 use self::acme::answers::{self, ChallengeAnswers};
-use self::certificates::{ByName, Served};
+use self::certificates::{BySite, Served};
 use self::files::{Acquired, TlsFiles};
+use crate::app::by_host::ByHost;
 use crate::engine::Pending;
 use crate::fronts::http::listener::connection_limit::ConnectionLimiter;
 use crate::observe::metrics::Metrics;
@@ -39,6 +40,8 @@ pub type TlsFileSource = Box<dyn Fn() -> Pending<'static, anyhow::Result<TlsFile
 /// What all TLS connections share.
 pub struct Tls {
     pub settings: Settings,
+    /// The names of the sites by host.
+    hosts: Arc<ByHost<String>>,
     /// The handshakes in flight.
     pub handshakes: Arc<ConnectionLimiter>,
     /// What authorities are answered when they validate a domain.
@@ -55,6 +58,9 @@ pub struct Loaded {
     /// For HTTP/3.
     quic: Arc<ServerConfig>,
     certificates: Vec<Served>,
+    /// The sites whose files cannot be used, and why. If they could be used before, what they had
+    /// then is served.
+    unusable: BTreeMap<String, String>,
     /// The domains of `[acme]` without a certificate that clients trust.
     pending: BTreeSet<String>,
     ticketer: Arc<dyn ProducesTickets>,
@@ -64,16 +70,21 @@ impl Tls {
     /// Reads the certificates. An error says why they cannot be served.
     pub async fn start(
         settings: Settings,
+        hosts: Arc<ByHost<String>>,
         source: TlsFileSource,
         answers: Arc<ChallengeAnswers>,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Arc<Tls>> {
-        let loaded = Loaded::new(&settings, source().await?, None, &answers)?;
+        let loaded = Loaded::new(&settings, &hosts, source().await?, None, &answers)?;
         loaded.report(&metrics);
+        for (site, error) in &loaded.unusable {
+            error!(site, error, "the certificates of a site cannot be used");
+        }
         answers.set_pending(loaded.pending.clone());
         let limiter = ConnectionLimiter::new(settings.max_handshakes, "tls.max_handshakes");
         Ok(Arc::new(Tls {
             settings,
+            hosts,
             handshakes: Arc::new(limiter),
             answers,
             source,
@@ -102,7 +113,8 @@ impl Tls {
     /// [`change_over`](Self::change_over).
     pub fn prepare(&self, files: TlsFiles) -> anyhow::Result<Loaded> {
         let before = self.current.load();
-        Loaded::new(&self.settings, files, Some(&before), &self.answers)
+        let (settings, hosts) = (&self.settings, &self.hosts);
+        Loaded::new(settings, hosts, files, Some(&before), &self.answers)
     }
 
     /// New connections get these certificates. Open connections keep theirs.
@@ -110,6 +122,27 @@ impl Tls {
         loaded.report(&self.metrics);
         self.answers.set_pending(loaded.pending.clone());
         self.current.store(Arc::new(loaded));
+    }
+
+    /// Why the certificates of this site cannot be used, as they were read last.
+    pub fn site_error(&self, site: &str) -> Option<String> {
+        self.current.load().unusable.get(site).cloned()
+    }
+
+    /// An error if those of any site cannot be used.
+    pub fn check_sites(&self) -> anyhow::Result<()> {
+        let loaded = self.current.load();
+        let errors = loaded.unusable.iter();
+        let errors: Vec<_> = errors
+            .map(|(site, error)| format!("{site}: {error}"))
+            .collect();
+        match errors.is_empty() {
+            true => Ok(()),
+            false => bail!(
+                "certificates of sites cannot be used and stay as they were: {}",
+                errors.join("; ")
+            ),
+        }
     }
 
     /// Warns of certificates that have ended or end soon.
@@ -121,11 +154,12 @@ impl Tls {
 impl Loaded {
     pub fn new(
         settings: &Settings,
+        hosts: &Arc<ByHost<String>>,
         files: TlsFiles,
         before: Option<&Loaded>,
         answers: &Arc<ChallengeAnswers>,
     ) -> anyhow::Result<Loaded> {
-        if files.pairs.is_empty() && files.acquired.is_empty() {
+        if files.pairs.is_empty() && files.acquired.is_empty() && files.sites.is_empty() {
             bail!(
                 "tls.listen needs a certificate; name its PEM file in tls.certificate and its \
                  key's in tls.key, or the hosts to get certificates for in acme.domains"
@@ -151,6 +185,17 @@ impl Loaded {
                 }
             }
         }
+        let mut unusable = BTreeMap::new();
+        for own in &files.sites {
+            match Served::of_site(own, &provider) {
+                Ok(served) => certificates.extend(served),
+                Err(error) => {
+                    unusable.insert(own.site.clone(), format!("{error:#}"));
+                    let before = before.into_iter().flat_map(|before| &before.certificates);
+                    certificates.extend(before.filter(|it| it.site == own.site).cloned());
+                }
+            }
+        }
         let placeholder = match missing.is_empty() {
             true => None,
             false => {
@@ -173,7 +218,7 @@ impl Loaded {
             }
         };
         let mut config = builder.with_cert_resolver(Arc::new(Resolver {
-            by_name: ByName::new(&certificates, placeholder.as_ref()),
+            by_site: BySite::new(hosts, &certificates, placeholder.as_ref()),
             answers: answers.clone(),
         }));
         let validation = (!files.acquired.is_empty()).then_some(answers::PROTOCOL);
@@ -198,6 +243,7 @@ impl Loaded {
             config: Arc::new(config),
             quic: Arc::new(quic),
             certificates,
+            unusable,
             pending,
             ticketer,
         })
@@ -206,7 +252,9 @@ impl Loaded {
     /// Logs the certificates and sets their metrics.
     fn report(&self, metrics: &Metrics) {
         for served in &self.certificates {
+            let site = (!served.site.is_empty()).then_some(&*served.site);
             info!(
+                site,
                 certificate = %served.path.display(),
                 names = ?served.about.names,
                 ends = %httpdate::fmt_http_date(served.ends()),
@@ -230,7 +278,7 @@ impl Loaded {
 
     /// What is wrong with the files, though they can be served.
     pub fn problems(&self) -> impl Iterator<Item = String> {
-        let keys = self.files.pairs.iter().map(|pair| &pair.key);
+        let keys = self.files.all_pairs().map(|pair| &pair.key);
         let public = keys.filter(|key| key.is_public).map(|key| {
             format!(
                 "{} (tls.key): every user of this machine may read the key; remove that \
@@ -247,6 +295,11 @@ impl Loaded {
     /// The domains that Surus has yet to get a certificate for.
     pub fn pending(&self) -> impl Iterator<Item = &str> {
         self.pending.iter().map(String::as_str)
+    }
+
+    /// The sites whose files cannot be used, and why.
+    pub fn unusable(&self) -> &BTreeMap<String, String> {
+        &self.unusable
     }
 
     /// The certificates, as `surus check` lists them.
@@ -274,7 +327,7 @@ fn newest(acquired: &Acquired, provider: &CryptoProvider) -> Option<Served> {
 /// Selects certificates, also for validations of authorities (TLS-ALPN-01).
 #[derive(Debug)]
 struct Resolver {
-    by_name: ByName,
+    by_site: BySite,
     answers: Arc<ChallengeAnswers>,
 }
 
@@ -285,7 +338,7 @@ impl ResolvesServerCert for Resolver {
         if protocols.peek().is_some() && protocols.all(|protocol| protocol == answers::PROTOCOL) {
             return self.answers.certificate(hello.server_name()?);
         }
-        self.by_name.resolve(hello)
+        self.by_site.resolve(hello)
     }
 }
 

@@ -16,10 +16,16 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 /// Runs until it is cancelled.
 pub async fn run(tls: Arc<Tls>) {
     let mut warned = Instant::now();
-    let mut persistent = PersistentError::default();
+    let text = |error: anyhow::Error| format!("{error:#}");
+    let mut persistent = PersistentError {
+        // Reported at the start.
+        last: tls.check_sites().err().map(text),
+        is_reported: true,
+    };
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let error = reload(&tls).await.err().map(|error| format!("{error:#}"));
+        let reloaded = reload(&tls).await.and_then(|()| tls.check_sites());
+        let error = reloaded.err().map(text);
         if let Some(error) = persistent.report(error) {
             warn!(%error, "cannot reload the certificates; the current ones stay in use");
         }

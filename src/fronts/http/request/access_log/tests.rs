@@ -310,7 +310,7 @@ fn waiting_entry_keeps_no_read_buffer_and_counts_its_bytes() {
         .uri(Uri::from_maybe_shared(buffer.slice(..4)).unwrap())
         .header(header::REFERER, value.clone())
         .header(header::USER_AGENT, value);
-    let log = AccessLog::start(&"$http_user_agent".parse().unwrap());
+    let log = AccessLog::start(&"$http_user_agent".parse().unwrap(), std::io::sink());
     let peer = Peer {
         client: None,
         server: None,
