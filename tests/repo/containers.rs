@@ -71,7 +71,7 @@ fn probes_ask_the_admin_listener() {
             let ports = container.get("ports").unwrap().items();
             let port = ports.iter().find(|it| text(it, &["name"]) == "admin");
             let number = text(port.unwrap(), &["containerPort"]);
-            assert_eq!(listener, format!("0.0.0.0:{number}"), "{path}");
+            assert_eq!(listener, format!("http://0.0.0.0:{number}"), "{path}");
             for (probe, asked) in [
                 ("startupProbe", "/-/ready"),
                 ("readinessProbe", "/-/ready"),
@@ -81,6 +81,14 @@ fn probes_ask_the_admin_listener() {
                 assert_eq!(text(container, &[probe, "httpGet", "port"]), "admin", "{path}");
             }
         }
+    }
+}
+
+#[test]
+fn chart_has_the_version_of_surus() {
+    let chart = documents("packaging/helm/surus/Chart.yaml").remove(0);
+    for key in ["version", "appVersion"] {
+        assert_eq!(text(&chart, &[key]), env!("CARGO_PKG_VERSION"), "{key}");
     }
 }
 

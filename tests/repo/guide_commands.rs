@@ -48,12 +48,13 @@ const RUN_ELSEWHERE: [(&str, &str); 24] = [
 
 /// Commands of this repository that no test runs as they stand, and why. `commands.rs` tests that
 /// their files and targets exist.
-const NOT_RUN: [(&str, &str); 21] = [
+const NOT_RUN: [(&str, &str); 22] = [
     ("cargo build", "builds a release"),
     ("make check-headers", "downloads headers of PHP"),
     ("make deb", "builds packages; `make try-deb` installs them"),
     ("make deny", "asks the database of advisories"),
     ("make fuzz", "takes minutes"),
+    ("make image", "builds an image; `make try-image` runs one"),
     ("make lab", "measures for minutes to hours"),
     ("make lab-docs", "writes into docs/"),
     ("make musl", "builds for another target"),
