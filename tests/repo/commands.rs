@@ -18,7 +18,10 @@ const NOT_RUN: [(&str, &str); 16] = [
     ("cp", "copies to directories of the system"),
     ("curl", "asks a server that an earlier command starts"),
     ("docker", "needs a registry of images"),
-    ("helm", "needs a cluster; `make check-manifests` renders the chart"),
+    (
+        "helm",
+        "needs a cluster; `make check-manifests` renders the chart",
+    ),
     ("install", "copies to directories of the system"),
     ("kubectl", "needs a cluster"),
     ("redis-cli", "asks a server of Redis"),

@@ -13,7 +13,10 @@ use super::snippets::{check, tool};
 
 const COMPOSE: &str = "packaging/container/compose.yaml";
 const DOCKERFILE: &str = "packaging/container/Dockerfile";
-const MANIFESTS: [&str; 2] = ["packaging/kubernetes/web.yaml", "packaging/kubernetes/work.yaml"];
+const MANIFESTS: [&str; 2] = [
+    "packaging/kubernetes/web.yaml",
+    "packaging/kubernetes/work.yaml",
+];
 
 /// A container that runs Surus.
 struct RunningSurus {
@@ -77,8 +80,16 @@ fn probes_ask_the_admin_listener() {
                 ("readinessProbe", "/-/ready"),
                 ("livenessProbe", "/-/health"),
             ] {
-                assert_eq!(text(container, &[probe, "httpGet", "path"]), asked, "{path}");
-                assert_eq!(text(container, &[probe, "httpGet", "port"]), "admin", "{path}");
+                assert_eq!(
+                    text(container, &[probe, "httpGet", "path"]),
+                    asked,
+                    "{path}"
+                );
+                assert_eq!(
+                    text(container, &[probe, "httpGet", "port"]),
+                    "admin",
+                    "{path}"
+                );
             }
         }
     }
