@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use anyhow::bail;
 use http::Method;
 use serde::de::DeserializeOwned;
 
@@ -17,9 +18,15 @@ pub struct Args {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+    /// Fail unless requests and jobs can begin now, for health checks of containers
+    #[arg(long, conflicts_with = "json")]
+    ready: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
+    if args.ready {
+        return ready(&args.project);
+    }
     let engines: Vec<EngineStatus> = all(&args.project, "/-/status")?;
     let served: Vec<CertificateStatus> = all(&args.project, "/-/certificates")?;
     let sites: Vec<SiteStatus> = all(&args.project, "/-/sites")?;
@@ -42,6 +49,17 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     for line in certificates(&served, now.map_or(0, |now| now.as_secs())) {
         say!("{line}");
     }
+    Ok(())
+}
+
+/// An error with the reason if one that runs for the project is not ready.
+fn ready(project: &Project) -> anyhow::Result<()> {
+    for (status, text) in running::ask(project, &Method::GET, "/-/ready")? {
+        if !status.is_success() {
+            bail!("{}", text.trim_end());
+        }
+    }
+    say!("ready");
     Ok(())
 }
 

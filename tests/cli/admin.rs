@@ -52,6 +52,34 @@ fn running_surus_answers_status_and_reload() {
 }
 
 #[test]
+fn status_ready_fails_once_the_shutdown_has_begun() {
+    let toml = "http.shutdown_delay = '10m'\n";
+    let project = project(&[("index.php", "<?php echo 'hello';"), ("surus.toml", toml)]);
+    let directory = project.path().to_str().unwrap();
+    let said = surus(&["status", "--ready", directory], &[]);
+    assert_eq!((said.status, said.stdout.as_str()), (1, ""));
+    says(&said.stderr, &["no running surus answers at unix:"]);
+
+    let serving = Surus::serve(project.path(), &["--workers", "1"]);
+    let said = surus(&["status", "--ready", directory], &[]);
+    assert_eq!(
+        (said.status, said.stdout.as_str()),
+        (0, "ready\n"),
+        "{}",
+        said.stderr
+    );
+    serving.signal("TERM");
+    let said = loop {
+        let said = surus(&["status", "--ready", directory], &[]);
+        if said.status != 0 {
+            break said;
+        }
+    };
+    assert_eq!((said.status, said.stdout.as_str()), (1, ""));
+    says(&said.stderr, &["not ready: draining"]);
+}
+
+#[test]
 fn reload_rejects_a_changed_configuration_and_keeps_the_old_one() {
     let toml = "engine.workers = 1\n[env]\nSECRET = 'one'\n";
     let project = project(&[("index.php", "<?php echo 'hello';"), ("surus.toml", toml)]);

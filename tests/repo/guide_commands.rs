@@ -54,6 +54,7 @@ const NOT_RUN: [(&str, &str); 23] = [
     ("make deb", "builds packages; `make try-deb` installs them"),
     ("make deny", "asks the database of advisories"),
     ("make fuzz", "takes minutes"),
+    ("make image", "builds an image; `make try-image` runs one"),
     ("make lab", "measures for minutes to hours"),
     ("make lab-docs", "writes into docs/"),
     ("make musl", "builds for another target"),
@@ -77,6 +78,7 @@ const NOT_RUN: [(&str, &str); 23] = [
         "make test-shared-memory",
         "takes ten minutes; `make test` runs a shorter form",
     ),
+    ("make try-deb", "needs root and a Debian"),
     ("make try-readme", "needs root and a Debian"),
     (
         "php examples/vendor.php",

@@ -9,6 +9,7 @@ mod architecture;
 mod commands;
 mod comparison;
 mod configuration;
+mod containers;
 mod engines_page;
 mod guide_commands;
 mod http_page;

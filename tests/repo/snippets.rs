@@ -138,6 +138,8 @@ fn hadolint_accepts_dockerfiles_if_it_is_installed() {
             command.args(["--ignore", "DL3008"]).arg(file.path()),
         );
     }
+    let ours = root().join("packaging/container/Dockerfile");
+    check("packaging/container", Command::new(&hadolint).arg(ours));
 }
 
 #[test]
@@ -166,7 +168,7 @@ fn blocks(choose: impl Fn(&str) -> bool) -> Vec<Block> {
 }
 
 /// A program in `PATH`, or one that `make setup` has installed.
-fn tool(name: &str) -> Option<PathBuf> {
+pub fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let ours = [
         Path::new("/usr/sbin").to_path_buf(),
@@ -182,7 +184,7 @@ fn temporary(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
-fn check(place: &str, command: &mut Command) {
+pub fn check(place: &str, command: &mut Command) {
     let output = command.output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     assert!(
