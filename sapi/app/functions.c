@@ -21,6 +21,7 @@
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
 #include "php/boot_files.h"
+#include "php/code_wrapper.h"
 #include "php/form_parser.h"
 #include "php/frankenphp.h"
 #include "php/request_body.h"
@@ -219,7 +220,8 @@ static PHP_MINIT_FUNCTION(surus)
 	REGISTER_INI_ENTRIES();
 	surus_startup_trace_extensions();
 	surus_variables_intern();
-	return surus_serve_register(type) && surus_frankenphp_register(type) ? SUCCESS : FAILURE;
+	return surus_serve_register(type) && surus_frankenphp_register(type) &&
+	       surus_code_wrapper_install() ? SUCCESS : FAILURE;
 }
 
 static PHP_MSHUTDOWN_FUNCTION(surus)

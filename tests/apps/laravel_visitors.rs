@@ -197,6 +197,31 @@ fn unmodified_laravel_is_booted_by_one_word() {
     }
 }
 
+/// Laravel shows Symfony's page, which asks for all files of the stack trace.
+#[test]
+fn laravel_debug_page_of_a_boot_names_the_exception_and_no_other() {
+    let site = unmodified("laravel10");
+    let debug = [
+        ("SURUS_ENV_APP_DEBUG", "1"),
+        ("SURUS_ENGINE_WARMUP", "auto"),
+    ];
+    for engine in ["classic", "rewind", "worker"] {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &debug);
+        let visitor = Client::new(&surus.url);
+        for (page, status) in [("/throws", 500), ("/no/such/page", 404)] {
+            let answer = visitor.get_as(page, &[("accept", "text/html")]);
+            assert_eq!(answer.status, status, "{engine}: {}", answer.text());
+            assert!(!answer.text().contains("Unable to find"), "{engine} {page}");
+            let names = page != "/throws" || answer.text().contains("thrown");
+            assert!(names, "{engine}: {}", answer.text());
+        }
+        let log = surus.log();
+        for sign in ["Unable to find", "cannot be booted"] {
+            assert!(!log.contains(sign), "{engine}: {log}");
+        }
+    }
+}
+
 /// The front controller of Laravel 10.
 const FRONT: &str = r#"<?php
 

@@ -104,6 +104,44 @@ fn boot_script_runs_within_open_basedir_and_without_opcache() {
     }
 }
 
+/// What error pages do with the lowest file of a stack trace. Frameworks make an exception of a
+/// warning.
+const ASKS: &str = r#"<?php
+    set_error_handler(static fn (int $type, string $text) => throw new ErrorException($text));
+    $trace = (new Exception())->getTrace();
+    $file = end($trace)['file'];
+    foreach ([$file, "$file(1) : eval()'d code"] as $name) {
+        $found = file_exists($name) || is_file($name) || is_readable($name) || is_dir($name);
+        $lines = file($name);
+        $text = highlight_file($name, true);
+        $said[] = [$found, $lines[0] ?? '', str_contains($text, 'SlimRequests')];
+    }
+    foreach (['w', 'r+', 'x'] as $mode) {
+        try {
+            fopen($file, $mode);
+            $said[] = $mode;
+        } catch (ErrorException) {
+        }
+    }
+    echo json_encode([$file, $said], JSON_UNESCAPED_SLASHES);
+"#;
+
+#[test]
+fn boot_script_in_a_stack_trace_is_asked_for_without_a_warning() {
+    let index = SLIM_INDEX.replace("require", "require_once").replace(
+        "$app->run();",
+        "$app->run(); require __DIR__.'/asks.php';",
+    );
+    let site = slim()
+        .write("public/asks.php", ASKS)
+        .write("public/index.php", &index);
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    surus.wait_for_log(|log| log.contains("script=\"surus://boot/slim.php\""));
+    let said = Client::new(&surus.url).get("/").ok().text();
+    let shown = r#"["surus://boot/slim.php",[[false,"<?php\n",true],[false,"",false]]]"#;
+    assert!(said.contains(shown), "{said}\n{}", surus.log());
+}
+
 #[test]
 fn script_of_the_application_wins() {
     let serves = "<?php surus_serve(function () { echo 'own'; });";

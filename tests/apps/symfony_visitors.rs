@@ -315,6 +315,32 @@ fn unmodified_symfony_is_booted_by_one_word() {
     }
 }
 
+/// The lowest files of its stack trace are Surus's boot script and classes, which are no files.
+#[test]
+fn symfony_debug_page_of_a_boot_names_the_exception_and_no_other() {
+    let site = unmodified("symfony7");
+    let debug = [
+        ("SURUS_ENV_APP_ENV", "dev"),
+        ("SURUS_ENV_APP_DEBUG", "1"),
+        // Its answer is a page for developers, too.
+        ("SURUS_ENGINE_WARMUP", "auto"),
+    ];
+    for engine in ["classic", "rewind", "worker"] {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &debug);
+        let visitor = Client::new(&surus.url);
+        for (page, status, says) in [("/throws", 500, "thrown"), ("/no", 404, "No route found")] {
+            let answer = visitor.get_as(page, &[("accept", "text/html")]);
+            assert_eq!(answer.status, status, "{engine}: {}", answer.text());
+            assert!(answer.text().contains(says), "{engine}: {}", answer.text());
+            assert!(!answer.text().contains("Unable to find"), "{engine} {page}");
+        }
+        let log = surus.log();
+        for sign in ["Unable to find", "cannot warm up", "cannot be booted"] {
+            assert!(!log.contains(sign), "{engine}: {log}");
+        }
+    }
+}
+
 #[test]
 fn unmodified_symfony_without_runtime_is_booted_by_one_word() {
     let site = unmodified("symfony5").write("public/index.php", WITHOUT_RUNTIME);
