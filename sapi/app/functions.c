@@ -13,6 +13,8 @@
 
 #include "app/boot_values.h"
 #include "app/serve.h"
+#include "app/warmup.h"
+#include "base/clock_shift.h"
 #include "base/process_state.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
@@ -114,6 +116,25 @@ static PHP_FUNCTION(surus_restore_boot)
 	RETURN_BOOL(surus_boot_values_restore());
 }
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_shift_clock, 0, 1, IS_VOID, 0)
+
+	ZEND_ARG_TYPE_INFO(0, seconds, IS_LONG, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_shift_clock(int $seconds): void. For a boot script, in a warm-up: adds seconds to the time
+ * of day that PHP code sees, until the warm-up ends. */
+static PHP_FUNCTION(surus_shift_clock)
+{
+	zend_long seconds;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_LONG(seconds)
+	ZEND_PARSE_PARAMETERS_END();
+	if (surus_warmup_runs()) {
+		surus_clock_shift((long)seconds);
+	}
+}
+
 /* fastcgi_finish_request(): bool. Ends the response; PHP continues. */
 static PHP_FUNCTION(fastcgi_finish_request)
 {
@@ -186,6 +207,7 @@ static const zend_function_entry functions[] = {
 	PHP_FE(surus_boot_outdated, arginfo_surus_boot_outdated)
 	PHP_FE(surus_save_boot, arginfo_surus_save_boot)
 	PHP_FE(surus_restore_boot, arginfo_surus_restore_boot)
+	PHP_FE(surus_shift_clock, arginfo_surus_shift_clock)
 	PHP_FE(fastcgi_finish_request, arginfo_fastcgi_finish_request)
 	PHP_FE(apache_request_headers, arginfo_apache_request_headers)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_apache_request_headers)

@@ -18,6 +18,7 @@
 #include "app/boot_values.h"
 #include "app/request.h"
 #include "app/warmup_trials.h"
+#include "base/clock_shift.h"
 #include "base/descriptors.h"
 #include "base/process_state.h"
 #include "base/scoreboard_layout.h"
@@ -32,6 +33,12 @@
 static char left_out[64];
 
 static bool has_learned; /* a page has run that clients have chosen */
+static bool runs; /* a warm-up runs now */
+
+bool surus_warmup_runs(void)
+{
+	return runs;
+}
 
 /* With an offset of its own, because workers share the open file and may read at the same time. */
 static bool read_exactly(off_t *from, void *to, size_t len)
@@ -112,11 +119,14 @@ static struct page ask(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	struct page page = {.len = surus_php_written()};
 
 	hash = 0xcbf29ce484222325;
+	runs = true;
 	surus_app_request_begin();
 	page.survived = surus_app_request_call(handler, cache);
 	page.status = SG(sapi_headers).http_response_code;
 	copy_type(page.type, sizeof(page.type));
 	surus_app_request_end();
+	runs = false;
+	surus_clock_shift(0); /* also after exit() */
 	page.survived &= !CG(unclean_shutdown);
 	page.len = surus_php_written() - page.len;
 	page.hash = hash;

@@ -11,6 +11,9 @@ struct _zend_fcall_info_cache;
  * reported on stderr. False: one failed; said on stderr. */
 bool surus_warmups_run(struct _zend_fcall_info *handler, struct _zend_fcall_info_cache *cache);
 
+/* Whether this process runs one now. */
+bool surus_warmup_runs(void);
+
 /* The numbers of the warm-ups that were left out, from 1, separated by commas. */
 const char *surus_warmups_left_out(void);
 
