@@ -20,9 +20,6 @@ use crate::event::{Event, Failure, Response};
 use crate::keeper::Client;
 use crate::observe::status::LeftOut;
 
-/// How often a boot is asked for each page. The serving one is asked before and after the other.
-const ANSWERS: usize = 3;
-
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -181,8 +178,8 @@ impl Learner {
         // A time in seconds differs by then.
         tokio::time::sleep(boot_proof::SECOND).await;
         let after = probes.answers(serving).await?;
-        let templates = boot_proof::templates(before, after);
-        let differences = boot_proof::differences(&templates, &warm);
+        let plain = boot_proof::plain_answers(&before, &after);
+        let differences = boot_proof::differences(&plain, &warm);
         let found = probes
             .all()
             .zip(differences)
@@ -306,7 +303,7 @@ impl Probes<'_> {
         let mut all = Vec::new();
         for (probe, other) in self.all() {
             let mut answers = Vec::new();
-            for _ in 0..ANSWERS {
+            for _ in 0..boot_proof::ANSWERS {
                 let mut event = warm_ups::get_learned(probe, self.site)
                     .ok_or_else(|| format!("{probe} has another script by now"))?;
                 if other {

@@ -297,6 +297,33 @@ fn check_boot_names_the_warm_up_that_changes_answers() {
     assert!(!said.stdout.contains("the cause is"), "{}", said.stdout);
 }
 
+/// The form's token is the same for all visitors once the form has been asked for.
+const ONE_TOKEN: &str = "<?php
+    $token = null;
+    surus_serve(function () use (&$token) {
+        if ($_SERVER['REQUEST_URI'] === '/form') $token ??= bin2hex(random_bytes(8));
+        echo 'token: ', $token ?? bin2hex(random_bytes(8)), ' at ', date('H:i:s');
+    });";
+
+#[test]
+fn check_boot_names_the_warm_up_that_gives_all_visitors_one_token() {
+    let project = project(&[
+        ("public/index.php", ONE_TOKEN),
+        ("surus.toml", "[engine]\nwarmup = [\"/form\"]\n"),
+    ]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args(["check", "--boot", "--engine", "rewind"]);
+    let said = run(command.arg(project.path()));
+    says(
+        &said.stdout,
+        &[
+            "! GET / has another answer after the warm-ups: `",
+            " in all answers` instead of `another value in each answer`",
+            "the cause is the warm-up /form; take it out of engine.warmup",
+        ],
+    );
+}
+
 #[test]
 fn check_boot_names_the_warm_up_that_the_boot_leaves_out() {
     let once = "<?php surus_serve(function () {
