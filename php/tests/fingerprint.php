@@ -64,11 +64,7 @@ return [
         $closure = static fn (mixed $value): Closure => static fn () => $value;
         same($of((object) [$closure(1)]), $of((object) [$closure(1)]));
         same(false, $of((object) [$closure(1)]) === $of((object) [$closure(2)]));
-        $bound = static fn (object $this_): Closure => Closure::bind(
-            fn () => $this,
-            $this_,
-            stdClass::class
-        );
+        $bound = static fn (object $to): Closure => Closure::bind(fn () => $this, $to);
         same(
             false,
             $of((object) [$bound((object) ['a' => 1])]) === $of(
