@@ -121,6 +121,12 @@ pub trait Engine: Send + Sync {
         Box::pin(std::future::pending())
     }
 
+    /// Whether the booted application has changed, by a check that is made now. False if nothing is
+    /// checked.
+    fn is_outdated(&self) -> Pending<'_, bool> {
+        Box::pin(std::future::ready(false))
+    }
+
     /// Ends every process that has served or would serve requests. Their replacements draw new
     /// random seeds. Needed after the machine has been copied with all its memory. Nothing may be
     /// in flight.

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::info;
 
+use super::boot_lock::BootLock;
 use super::engine_setup::PlannedPool;
 use super::learning::{self, Learner};
 use super::site_plans::{Plans, SitePlan};
@@ -49,7 +50,7 @@ pub(super) struct ServedSite {
     /// Tasks that run as long as the site is served.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// One boot with pages that are not compared yet, or one reload, at a time.
-    pub(super) booting: Arc<tokio::sync::Mutex<()>>,
+    pub(super) booting: Arc<BootLock>,
     /// What a changed application calls.
     hook: OnceLock<ReloadHook>,
 }

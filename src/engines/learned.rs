@@ -110,9 +110,7 @@ impl Learned {
         loop {
             self.due.notified().await;
             let mut state = self.lock();
-            if let Some(pages) = state.proposed.take()
-                && state.pages.is_empty()
-            {
+            if let Some(pages) = state.proposed.take() {
                 // Enough answers may have been counted meanwhile.
                 self.due.notify_one();
                 return pages;
@@ -128,14 +126,33 @@ impl Learned {
         }
     }
 
-    /// Proposes pages that have warmed up a boot of another time or version.
+    /// Proposes pages that have warmed up a boot of another time or version, or that could not be
+    /// compared, in addition to those proposed before.
     pub fn propose(&self, mut pages: Vec<String>) {
         // The configuration may have named other hosts.
         pages.retain(|page| self.has_own_host(page));
-        if !pages.is_empty() {
-            self.lock().proposed = Some(pages);
-            self.due.notify_one();
+        if pages.is_empty() {
+            return;
         }
+        let mut state = self.lock();
+        let proposed = state.proposed.get_or_insert_default();
+        for page in pages {
+            if !proposed.contains(&page) && proposed.len() < MOST_PAGES {
+                proposed.push(page);
+            }
+        }
+        self.due.notify_one();
+    }
+
+    /// Begins to learn the pages of another version of the application, for which pages that were
+    /// left out may be fine.
+    pub fn start_again(&self) {
+        let mut state = self.lock();
+        state.left_out.clear();
+        state.by_page.clear();
+        (state.answers, state.rounds) = (0, 0);
+        drop(state);
+        self.start();
     }
 
     /// Which pages warm up the next boot.
@@ -274,6 +291,25 @@ mod tests {
         for other in ["client.test", "b.test:81", NO_HOST] {
             assert!(!proposed(&["a.test", "b.test"], other), "{other}");
         }
+    }
+
+    #[tokio::test]
+    async fn another_version_may_use_pages_that_were_left_out_and_learns_again() {
+        let learned = Learned::default();
+        let page = |path: &str| format!("http://{NO_HOST}{path}");
+        learned.leave_out(LeftOut {
+            page: page("/a"),
+            why: String::new(),
+        });
+        learned.lock().rounds = ROUNDS.len();
+        learned.start_again();
+        assert!(learned.left_out().is_empty() && learned.is_counting());
+        assert_eq!(learned.lock().rounds, 0);
+        learned.propose(vec![page("/a"), page("/b")]);
+        learned.propose(vec![page("/b"), page("/c")]);
+        learned.set_pages(vec![page("/a")]);
+        let proposed = ["/a", "/b", "/c"].map(page);
+        assert_eq!(learned.chosen().await, proposed);
     }
 
     #[test]

@@ -39,6 +39,12 @@ final class Statics
 
     public function shown(): Response
     {
+        $compares = '192.0.2.1' === $_SERVER['REMOTE_ADDR'] && !isset($_SERVER['SURUS_WARMUP']);
+        if ($compares && is_file(sys_get_temp_dir().'/slow')) {
+            error_log('a slow page is compared');
+            sleep(5);
+        }
+
         return new Response('year: '.\\App\\Memory::$time->format('Y'));
     }
 }
@@ -111,6 +117,9 @@ pub fn teach(surus: &Surus, pages: &[&str]) {
     visit(surus, pages, 280);
     surus.wait_for_log(|log| log.contains(LEARNED));
 }
+
+const LATER: &str =
+    "learned pages are compared later, because the application boots for another reason";
 
 pub const LEARNED: &str = "the boot is warmed up by the pages that clients ask for most";
 
@@ -241,6 +250,54 @@ fn learned_pages_warm_up_the_boot_again_after_a_reload_and_after_one_that_fails(
     fs::write(&kernel, text).unwrap();
     assert!(reload(), "{}", surus.log());
     surus.wait_for_log(|log| log.matches(LEARNED).count() >= 3);
+}
+
+/// All answers of the comparison take two minutes.
+#[test]
+#[ignore = "make test-learned"]
+fn reload_ends_a_comparison_of_answers_that_is_made_again_later() {
+    let site = harmless();
+    let state = tempfile::tempdir().unwrap();
+    let slow = site.tmp().join("slow");
+    fs::write(&slow, "").unwrap();
+    let surus = serve(&site, state.path(), "rewind");
+    visit(&surus, &["/statics/shown"], 210);
+    surus.wait_for_log(|log| log.contains("a slow page is compared"));
+    let mut reload = Command::new(env!("CARGO_BIN_EXE_surus"));
+    let output = reload.arg("reload").arg(site.www()).output().unwrap();
+    let log = surus.log();
+    assert!(output.status.success(), "{output:?}\n{log}");
+    assert!(log.contains(LATER), "{log}");
+    for ended in [LEARNED, "left out"] {
+        assert!(!log.contains(ended), "{log}");
+    }
+    fs::remove_file(slow).unwrap();
+    surus.wait_for_log(|log| log.contains(LEARNED));
+    let status = status(&site);
+    assert!(status.contains("/statics/shown\n"), "{status}");
+}
+
+/// The boot with learned pages has the new version, and the serving one does not.
+#[test]
+#[ignore = "make test-learned"]
+fn page_that_a_deploy_changes_before_the_comparison_is_not_blamed() {
+    let site = harmless();
+    let state = tempfile::tempdir().unwrap();
+    let surus = serve(&site, state.path(), "rewind");
+    visit(&surus, &["/statics/shown", "/page"], 199);
+    let statics = site.www().join("src/Controller/Statics.php");
+    let text = fs::read_to_string(&statics).unwrap();
+    fs::write(&statics, text.replace("'year: '", "'in the year '")).unwrap();
+    visit(&surus, &["/statics/shown", "/page"], 10);
+    surus.wait_for_log(|log| log.contains(LEARNED));
+    let log = surus.log();
+    assert!(!log.contains("is left out"), "{log}");
+    let text = Client::new(&surus.url).get("/statics/shown").ok().text();
+    assert_eq!(text, "in the year 2000");
+    let status = status(&site);
+    for page in ["/statics/shown\n", "/page\n"] {
+        assert!(status.contains(page), "{status}");
+    }
 }
 
 #[test]

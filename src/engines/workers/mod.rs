@@ -321,22 +321,19 @@ impl Engine for Pool {
     fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {
         let pool = self.0.clone();
         Box::pin(async move {
-            // Locked until the change-over, so that a recovery does not boot at the same time.
+            // Not until the change-over, which may come minutes later: a recovery must not wait.
             let booting = pool.booting.clone().lock_owned().await;
             let next = pool
                 .boot_generation()
                 .await
                 .context("the reload failed; the old version keeps running")?;
+            drop(booting);
             let next = Arc::new(next);
             let asked = Arc::new(Booted {
                 generation: next.clone(),
                 queue: RequestQueue::new(pool.limits.capacity, Bounds::default()),
             });
-            let prepared = Prepared::new(move || {
-                let changed = pool.change_over(next);
-                drop(booting);
-                changed
-            });
+            let prepared = Prepared::new(move || pool.change_over(next));
             Ok(prepared.with_ask(move |event| {
                 let booted = asked.clone();
                 Box::pin(async move { booted.ask(&event).await })
@@ -346,6 +343,15 @@ impl Engine for Pool {
 
     fn outdated(&self, known: Option<u64>) -> Pending<'_, Change> {
         Box::pin(self.0.outdated(known))
+    }
+
+    fn is_outdated(&self) -> Pending<'_, bool> {
+        Box::pin(async {
+            match self.0.current.load_full() {
+                Some(current) => current.shared.revalidation.check().await.is_some(),
+                None => false,
+            }
+        })
     }
 
     fn restart_workers(&self) -> Pending<'_, anyhow::Result<()>> {
