@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use super::boot_lock::BootLock;
 use super::boot_proof::{self, ProbeAnswers};
 use super::engine_setup::PlannedPool;
+use super::revalidation::link_change;
 use super::{learned_pages, page_diff, warm_ups};
 use crate::app::site::Site;
 use crate::engine::{Engine, Prepared};
@@ -207,7 +208,12 @@ impl Learner {
             return Err(Refused::Interrupted);
         }
         let booted = booted.unwrap_or_else(|_| Err("the comparison takes too long".into()));
-        Ok((booted.map_err(Refused::Pages)?, locked))
+        let prepared = booted.map_err(Refused::Pages)?;
+        // Files would stay those of another release.
+        match link_change(prepared.report(), &self.project, probes.site.root()) {
+            Some(_) => Err(Refused::Interrupted),
+            None => Ok((prepared, locked)),
+        }
     }
 
     async fn compare(&self, prepared: &Prepared, probes: &Probes<'_>) -> Outcome<()> {

@@ -90,6 +90,10 @@ impl Engine for Unbooted {
         Box::pin(async move { engine.outdated(known).await })
     }
 
+    fn boots(&self) -> Option<watch::Receiver<u64>> {
+        self.engine().boots()
+    }
+
     fn is_outdated(&self) -> Pending<'_, bool> {
         let engine = self.engine();
         Box::pin(async move { engine.is_outdated().await })

@@ -333,7 +333,8 @@ impl Engine for Pool {
                 generation: next.clone(),
                 queue: RequestQueue::new(pool.limits.capacity, Bounds::default()),
             });
-            let prepared = Prepared::new(move || pool.change_over(next));
+            let report = next.shared.report();
+            let prepared = Prepared::new(move || pool.change_over(next)).with_report(report);
             Ok(prepared.with_ask(move |event| {
                 let booted = asked.clone();
                 Box::pin(async move { booted.ask(&event).await })
@@ -343,6 +344,10 @@ impl Engine for Pool {
 
     fn outdated(&self, known: Option<u64>) -> Pending<'_, Change> {
         Box::pin(self.0.outdated(known))
+    }
+
+    fn boots(&self) -> Option<watch_channel::Receiver<u64>> {
+        Some(self.0.generations.subscribe())
     }
 
     fn is_outdated(&self) -> Pending<'_, bool> {
