@@ -76,9 +76,7 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<B
         // From here on, each page alone.
         asked.learned.set_pages(Vec::new());
         let suspects = suspects(urls, &learned);
-        verdicts.push(BootVerdict::Changed(
-            cause(&probes, &plain, suspects).await,
-        ));
+        verdicts.push(BootVerdict::Changed(cause(&probes, &plain, suspects).await));
     }
     Ok(verdicts)
 }

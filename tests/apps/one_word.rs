@@ -128,10 +128,9 @@ const ASKS: &str = r#"<?php
 
 #[test]
 fn boot_script_in_a_stack_trace_is_asked_for_without_a_warning() {
-    let index = SLIM_INDEX.replace("require", "require_once").replace(
-        "$app->run();",
-        "$app->run(); require __DIR__.'/asks.php';",
-    );
+    let index = SLIM_INDEX
+        .replace("require", "require_once")
+        .replace("$app->run();", "$app->run(); require __DIR__.'/asks.php';");
     let site = slim()
         .write("public/asks.php", ASKS)
         .write("public/index.php", &index);

@@ -243,9 +243,21 @@ const KEPT: &[(&str, &str, bool)] = &[
     ("Memo", "self::$memo ??= date('Ymd')", true),
     ("Server", "date('Ymd', $_SERVER['REQUEST_TIME'])", true),
     ("Float", "(int) microtime(true) >> 17", true),
-    ("Captured", "(fn ($n) => fn () => $n)(random_int(0, PHP_INT_MAX))", true),
-    ("Listed", "new \\ArrayObject([random_int(0, PHP_INT_MAX)])", true),
-    ("Seeded", "new \\Random\\Engine\\Mt19937(random_int(0, PHP_INT_MAX))", true),
+    (
+        "Captured",
+        "(fn ($n) => fn () => $n)(random_int(0, PHP_INT_MAX))",
+        true,
+    ),
+    (
+        "Listed",
+        "new \\ArrayObject([random_int(0, PHP_INT_MAX)])",
+        true,
+    ),
+    (
+        "Seeded",
+        "new \\Random\\Engine\\Mt19937(random_int(0, PHP_INT_MAX))",
+        true,
+    ),
     ("Hidden", "new \\SplPriorityQueue()", true),
 ];
 
@@ -256,12 +268,18 @@ fn symfony_service_that_keeps_a_date_or_hides_what_it_keeps_is_left_to_requests(
     for (name, kept, _) in KEPT {
         let class = SUBSCRIBER
             .replace("class Subscriber", &format!("class Kept{name}"))
-            .replace("error_log('a subscriber is created')", &format!("$this->kept = {kept}"))
+            .replace(
+                "error_log('a subscriber is created')",
+                &format!("$this->kept = {kept}"),
+            )
             .replace("error_log('a subscriber is called')", "// nothing")
-            .replace("public function __construct", "private static mixed $memo = null;
+            .replace(
+                "public function __construct",
+                "private static mixed $memo = null;
     private mixed $kept;
 
-    public function __construct");
+    public function __construct",
+            );
         site = site.write(&format!("src/Service/Kept{name}.php"), &class);
     }
     let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
