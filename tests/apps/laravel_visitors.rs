@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use super::client::Client;
+use super::client::{Client, PROXY};
 use super::examples::laravel_without_libraries;
 use super::learned::teach;
 use super::site::{Site, extension, fixture, framework};
@@ -167,8 +167,8 @@ fn every_engine_answers_as_classic(libraries: &str) {
 #[ignore = "make test-learned"]
 fn laravel_visitors_get_answers_of_classic_from_a_learned_boot() {
     let site = unmodified("laravel10");
-    let learn = ("SURUS_ENGINE_WARMUP", "learn");
-    let serve = |engine| site.serve_with(&["--engine", engine, "--workers", "2"], &[learn]);
+    let learn = [("SURUS_ENGINE_WARMUP", "learn"), PROXY];
+    let serve = |engine| site.serve_with(&["--engine", engine, "--workers", "2"], &learn);
     let terminated = || {
         let _ = std::fs::remove_file(site.www().join("storage/terminated"));
     };

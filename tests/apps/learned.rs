@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::client::Client;
+use super::client::{Client, PROXY};
 use super::site::{Site, framework};
 use super::visitors::overlay;
 use crate::common::Surus;
@@ -91,6 +91,7 @@ fn serve(site: &Site, state: &Path, engine: &str) -> Surus {
     let state = [
         ("STATE_DIRECTORY", state.to_str().unwrap()),
         ("SURUS_ENGINE_WARMUP", "learn"),
+        PROXY,
     ];
     site.serve_with(
         &["--engine", engine, "--workers", "2"],
@@ -100,8 +101,9 @@ fn serve(site: &Site, state: &Path, engine: &str) -> Surus {
 
 /// Asks for the pages in turn, as clients without cookies.
 fn visit(surus: &Surus, pages: &[&str], times: usize) {
-    for page in pages.iter().cycle().take(times) {
-        Client::new(&surus.url).get(page).ok();
+    for (number, page) in pages.iter().cycle().take(times).enumerate() {
+        let client = Client::new(&surus.url);
+        client.get_from(page, number / pages.len()).ok();
     }
 }
 
@@ -417,9 +419,11 @@ fn learned_page_is_asked_for_at_a_host_of_the_configuration() {
     let site = site();
     let state = tempfile::tempdir().unwrap();
     let surus = serve(&site, state.path(), "fork");
-    for _ in 0..220 {
+    for number in 0..220 {
         let client = Client::new(&surus.url);
-        client.get_as("/page", &[("host", "client.test")]).ok();
+        let address = format!("198.51.100.{}", number % 5);
+        let headers = [("host", "client.test"), ("x-forwarded-for", &*address)];
+        client.get_as("/page", &headers).ok();
     }
     surus.wait_for_log(|log| log.contains(LEARNED));
     let status = status(&site);

@@ -1,7 +1,7 @@
 //! Interleaves two users and an anonymous visitor in one Symfony application: none sees another's
 //! data.
 
-use super::client::Client;
+use super::client::{Client, PROXY};
 use super::learned::teach;
 use super::site::{Site, framework};
 use super::visitors::Step::{Get, Post};
@@ -161,6 +161,7 @@ fn serve_warm(site: &Site, engine: &str, warmup: &str) -> Surus {
         ("SURUS_ENV_APP_ENV", "prod"),
         ("SURUS_ENV_APP_DEBUG", "0"),
         ("SURUS_ENGINE_WARMUP", warmup),
+        PROXY,
     ];
     site.serve_with(&["--engine", engine, "--workers", "2"], &environment)
 }
