@@ -11,7 +11,7 @@ use play::play;
 use script::{Request, Script};
 
 use super::client::{Client, PROXY};
-use super::learned::LEARNED;
+use super::learned::{LEARNED, has_booted_for_its_pages_only};
 use super::site::Site;
 use super::visitors::same;
 use super::{laravel_skeleton, laravel_visitors, symfony_visitors};
@@ -121,6 +121,7 @@ impl Flow {
         for _ in 0..2 {
             self.compare(&surus, &format!("{engine} that has learned"));
         }
+        has_booted_for_its_pages_only(&surus);
         drop(surus);
         let surus = self.serve(engine, &learn);
         surus.wait_for_log_within(180, |log| log.contains(LEARNED));

@@ -115,6 +115,24 @@ fn files_that_the_boot_or_requests_write_are_no_change() {
     }
 }
 
+/// Another program changes a file that the boot has read.
+#[test]
+fn application_that_changes_during_the_first_boot_boots_again_before_it_serves() {
+    let boot = "
+        $file = __DIR__.'/writable/said.txt';
+        is_file($file) || exec(\"printf one > '$file'\");
+        $said = file_get_contents($file);
+        exec(\"printf second > '$file'\");
+        surus_serve(function () use ($said) { echo $said; });";
+    for engine in ["rewind", "fork"] {
+        let site = booted(engine, boot, &[]);
+        assert_eq!(site.get("/").body, "second", "{engine}");
+        let log = site.surus.log();
+        let again = "the application has changed while it booted; it boots again";
+        assert!(log.contains(again), "{engine}: {log}");
+    }
+}
+
 #[test]
 fn changed_application_that_cannot_be_booted_is_reported_once() {
     for engine in ["rewind", "worker"] {

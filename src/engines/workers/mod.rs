@@ -74,7 +74,6 @@ impl Pool {
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Pool> {
         let scale = Scale::new(spec.name, spec.min_workers..=spec.workers, &metrics);
-        let first = Generation::boot(&spec, 1, limits, scale.clone(), metrics.clone()).await?;
         let in_inbox = limits.capacity - spec.workers;
         bounds.max_waiting = bounds.max_waiting.saturating_sub(in_inbox);
         let queue = RequestQueue::new(limits.capacity, bounds);
@@ -84,12 +83,13 @@ impl Pool {
             scale,
             queue,
             current: ArcSwapOption::empty(),
-            generations: watch_channel::Sender::new(1),
-            next_number: AtomicU64::new(2),
+            generations: watch_channel::Sender::default(),
+            next_number: AtomicU64::new(1),
             booting: Arc::default(),
             metrics,
         });
-        inner.clone().install(Arc::new(first));
+        let first = Arc::new(inner.boot_generation().await?);
+        inner.clone().install(first);
         Ok(Pool(inner))
     }
 }
