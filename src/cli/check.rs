@@ -290,12 +290,8 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
     {
         findings.note(sentence);
     }
-    if !one.entry.boots_script() && !config.engine.warmup.urls().is_empty() {
-        findings.note(format_args!(
-            "engine.warmup has no effect: `{}` boots no script that could be warmed up; `rewind`, \
-             `fork`, `standby` and `worker` do",
-            one.entry.name
-        ));
+    if let Some(why) = one.unused_warmup() {
+        findings.note(format_args!("engine.warmup has no effect: {why}"));
     }
     match one.entry.boots_script() && one.entry.runs_scripts() {
         true if compares_boots => warm_ups(project, &one, findings).await,

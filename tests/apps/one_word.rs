@@ -104,6 +104,27 @@ fn boot_script_runs_within_open_basedir_and_without_opcache() {
     }
 }
 
+/// The request comes in the middle of the script, so none can come before the boot has ended.
+#[test]
+fn warm_ups_of_an_application_that_cannot_have_any_are_reported() {
+    for warmup in ["[\"/\"]", "\"learn\"", "\"auto\""] {
+        let settings = format!("[engine]\nname = \"rewind\"\nwarmup = {warmup}\n");
+        let site = slim().write("surus.toml", &settings);
+        let surus = site.serve_with(&["--workers", "1"], &[]);
+        Client::new(&surus.url).get("/").ok();
+        let is_expected = warmup != "\"auto\"";
+        let log = surus.log();
+        let is_said = log.contains("engine.warmup has no effect");
+        assert_eq!(is_said, is_expected, "{warmup}: {log}");
+        drop(surus);
+        let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_surus"));
+        let said = check.arg("check").arg(site.www()).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        let is_said = said.contains("! engine.warmup has no effect: Slim");
+        assert_eq!(is_said, is_expected, "{warmup}: {said}");
+    }
+}
+
 /// What error pages do with the lowest file of a stack trace. Frameworks make an exception of a
 /// warning.
 const ASKS: &str = r#"<?php
