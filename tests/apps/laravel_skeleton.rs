@@ -102,5 +102,9 @@ fn laravel_service_that_the_application_changes_is_left_to_requests() {
             let made = Client::new(&surus.url).get(&format!("/api/made?q={q}"));
             assert_eq!(made.ok().json()[0], q, "{engine}");
         }
+        let log = surus.log();
+        assert!(log.contains("models created ahead in"), "{log}");
+        let left = "left to each request: service cookie (the application or a package changes it)";
+        assert!(log.contains(left), "{log}");
     }
 }

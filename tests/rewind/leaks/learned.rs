@@ -119,7 +119,9 @@ fn first(surus: &Surus) -> BTreeMap<String, String> {
 fn learn(surus: &Surus, site: &Site, names: &[&String]) -> (BTreeSet<String>, Vec<String>) {
     for (number, name) in names.iter().cycle().take(LESSONS).enumerate() {
         let client = Client::new(&surus.url);
-        client.get_from(&path(name, "set"), number / names.len()).ok();
+        client
+            .get_from(&path(name, "set"), number / names.len())
+            .ok();
     }
     let began = Instant::now();
     loop {
