@@ -215,9 +215,11 @@ final class Priming
      */
     private static function hasOwn(\ReflectionClass $class, \Closure $is): bool
     {
+        // Of Illuminate, which has a package for each of its directories, or one for all.
+        $laravel = \dirname((string) (new \ReflectionClass(Model::class))->getFileName(), 3).'/';
         foreach ($class->getMethods() as $method) {
             // The methods of traits are those of the class, but in another file.
-            if (!str_contains((string) $method->getFileName(), '/Illuminate/') && $is($method)) {
+            if (!str_starts_with((string) $method->getFileName(), $laravel) && $is($method)) {
                 return true;
             }
         }
