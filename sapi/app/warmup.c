@@ -29,8 +29,9 @@
 #include "rewind/boot_check.h"
 #include "rewind/kernel/kernel_state.h"
 
-/* See surus_warmups_left_out(). Learned pages come first, and all of them fit. */
-static char left_out[64];
+/* See surus_warmups_left_out(). Learned pages come first. The last of some hundreds of numbers may
+ * be missing. */
+static char left_out[2048];
 
 static bool has_learned; /* a page has run that clients have chosen */
 static bool runs; /* a warm-up runs now */
@@ -384,9 +385,13 @@ const char *surus_warmups_left_out(void)
 
 static void leave_out(int number)
 {
+	char text[16];
+	int size = snprintf(text, sizeof(text), "%s%d", left_out[0] ? "," : "", number);
 	size_t len = strlen(left_out);
 
-	snprintf(left_out + len, sizeof(left_out) - len, "%s%d", len > 0 ? "," : "", number);
+	if (len + (size_t)size < sizeof(left_out)) {
+		memcpy(left_out + len, text, (size_t)size + 1);
+	}
 }
 
 bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)

@@ -348,6 +348,30 @@ fn check_boot_names_the_warm_up_that_the_boot_leaves_out() {
     assert!(!said.stdout.contains("/once: no other"), "{}", said.stdout);
 }
 
+/// Their numbers have more than a hundred characters.
+#[test]
+fn check_boot_names_all_of_many_warm_ups_that_the_boot_leaves_out() {
+    let once = "<?php surus_serve(function () {
+        if (strtok($_SERVER['REQUEST_URI'], '?') === '/once') {
+            require_once __DIR__.'/page.inc';
+        }
+    });";
+    let urls = (1..=40).map(|number| format!("\"/once?{number}\""));
+    let urls = urls.collect::<Vec<_>>().join(", ");
+    let project = project(&[
+        ("public/index.php", once),
+        ("public/page.inc", "once"),
+        ("surus.toml", &format!("[engine]\nwarmup = [{urls}]\n")),
+    ]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args(["check", "--boot", "--engine", "rewind"]);
+    let said = run(command.arg(project.path()));
+    for number in 1..=40 {
+        let left = format!("! GET /once?{number} is left out of the warm-ups");
+        says(&said.stdout, &[&left]);
+    }
+}
+
 #[test]
 fn suspicious_values_are_named() {
     let project = project(&[
