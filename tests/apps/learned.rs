@@ -88,8 +88,10 @@ fn site() -> Site {
 }
 
 fn serve(site: &Site, state: &Path, engine: &str) -> Surus {
+    // A unit of systemd may have several.
+    let directories = format!("{}:/nowhere/else", state.display());
     let state = [
-        ("STATE_DIRECTORY", state.to_str().unwrap()),
+        ("STATE_DIRECTORY", &*directories),
         ("SURUS_ENGINE_WARMUP", "learn"),
         PROXY,
     ];
