@@ -226,6 +226,16 @@ impl Learned {
         is_page(&page).then_some(page)
     }
 
+    /// Reads what [`text`] has written, perhaps by a process that a request has taken over: pages at
+    /// hosts of the configuration only.
+    pub fn parse(&self, text: &str) -> anyhow::Result<Vec<String>> {
+        let pages = parse(text)?;
+        for page in &pages {
+            ensure!(self.has_own_host(page), "a page of another host: {page:?}");
+        }
+        Ok(pages)
+    }
+
     /// Whether a page is at a host of the configuration, or at none.
     pub fn has_own_host(&self, page: &str) -> bool {
         let uri = page.parse::<Uri>();
@@ -364,6 +374,9 @@ mod tests {
         assert!(proposed(&[], NO_HOST));
         assert!(!proposed(&[], "client.test"));
         assert!(proposed(&["a.test", "b.test"], "b.test"));
+        let learned = Learned::of_hosts(vec!["a.test".into()]);
+        assert!(learned.parse(&text(&[page("a.test")])).is_ok());
+        assert!(learned.parse(&text(&[page("client.test")])).is_err());
         for other in ["client.test", "b.test:81", NO_HOST] {
             assert!(!proposed(&["a.test", "b.test"], other), "{other}");
         }
