@@ -36,6 +36,8 @@ pub enum BootVerdict {
     Same(String),
     /// A page with another answer, or a cause.
     Changed(String),
+    /// A warm-up that the boot does not use.
+    LeftOut(String),
 }
 
 /// Compares an isolating engine's boots, page by page, and names the warm-up that changes one.
@@ -67,7 +69,7 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<B
         .map(|((page, other), difference)| verdict(page, other, difference.as_ref()))
         .collect();
     verdicts.extend(left_out.iter().map(|page| {
-        BootVerdict::Changed(format!(
+        BootVerdict::LeftOut(format!(
             "GET {page} is left out of the warm-ups, because it fails or changes the next answer; \
              the log says how"
         ))

@@ -84,6 +84,7 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
         Ok(())
     })?;
     match findings.stops.len() {
+        0 if findings.has_failed => bail!("answers differ after the warm-ups, or cannot be compared (--boot)"),
         0 => Ok(()),
         count if !loaded.config.sites.is_empty() => bail!(
             "problems, marked ✗: {count}; one of a site makes its hosts answer 503, any other \
@@ -326,7 +327,7 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
 }
 
 /// Reports which answers the warm-ups change.
-async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &Findings) {
+async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &mut Findings) {
     if !pool.entry.isolates {
         return findings.note(format_args!(
             "--boot compares nothing on `{}`, which keeps what requests leave; see `surus leaks`",
@@ -336,9 +337,10 @@ async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &Findings) {
     match boot_proof::compare(pool, project).await {
         Ok(verdicts) => verdicts.iter().for_each(|verdict| match verdict {
             BootVerdict::Same(page) => findings.fine("warm-ups", page),
-            BootVerdict::Changed(what) => findings.note(what),
+            BootVerdict::LeftOut(what) => findings.note(what),
+            BootVerdict::Changed(what) => findings.fail(what),
         }),
-        Err(error) => findings.note(format_args!("--boot cannot compare: {error:#}")),
+        Err(error) => findings.fail(format_args!("answers cannot be compared: {error:#}")),
     }
 }
 

@@ -273,7 +273,7 @@ fn check_boot_names_the_warm_up_that_changes_answers() {
             .arg(project))
     };
     let said = boot(changed.path());
-    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    assert_eq!(said.status, 1, "{}{}", said.stdout, said.stderr);
     says(
         &said.stdout,
         &[
@@ -287,6 +287,7 @@ fn check_boot_names_the_warm_up_that_changes_answers() {
     )
     .unwrap();
     let said = boot(changed.path());
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
     says(
         &said.stdout,
         &[
