@@ -84,7 +84,9 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
         Ok(())
     })?;
     match findings.stops.len() {
-        0 if findings.has_failed => bail!("answers differ after the warm-ups, or cannot be compared (--boot)"),
+        0 if findings.has_failed => {
+            bail!("answers differ after the warm-ups, or cannot be compared (--boot)")
+        }
         0 => Ok(()),
         count if !loaded.config.sites.is_empty() => bail!(
             "problems, marked ✗: {count}; one of a site makes its hosts answer 503, any other \

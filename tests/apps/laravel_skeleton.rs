@@ -106,7 +106,10 @@ final class Elephant extends \\Illuminate\\Database\\Eloquent\\Model
     let log = surus.log();
     assert!(log.contains("models created ahead in"), "{log}");
     assert!(!log.contains("an elephant is booted"), "{log}");
-    assert!(log.contains("Elephant (code of the application or of a package boots it"), "{log}");
+    assert!(
+        log.contains("Elephant (code of the application or of a package boots it"),
+        "{log}"
+    );
 }
 
 /// Boots create services of Laravel ahead, but run no code of the application for that.

@@ -89,6 +89,24 @@ fn unmodified_slim_is_booted_by_one_word() {
     }
 }
 
+#[test]
+fn application_with_another_directory_of_packages_is_booted() {
+    let composer = r#"{"config": {"vendor-dir": "packages"}}"#;
+    let index = SLIM_INDEX.replace("vendor", "packages");
+    let site = slim()
+        .remove("vendor/autoload.php")
+        .write("packages/autoload.php", SLIM)
+        .write("composer.json", composer)
+        .write(
+            "public/index.php",
+            &index.replace("require", "require_once"),
+        );
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    surus.wait_for_log(|log| log.contains("script=\"surus://boot/slim.php\""));
+    let said = Client::new(&surus.url).get("/?q=a").ok().text();
+    assert_eq!(said, "a 1 public end");
+}
+
 /// The boot script is no file, so `open_basedir` need not allow one.
 #[test]
 fn boot_script_runs_within_open_basedir_and_without_opcache() {
