@@ -135,6 +135,24 @@ static PHP_FUNCTION(surus_shift_clock)
 	}
 }
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_report_created, 0, 1, IS_VOID, 0)
+
+	ZEND_ARG_TYPE_INFO(0, what, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_report_created(string $what): void. For a boot script, in a warm-up: what `surus status`
+ * shows of the objects that the script has created ahead. */
+static PHP_FUNCTION(surus_report_created)
+{
+	char *what;
+	size_t len;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_STRING(what, len)
+	ZEND_PARSE_PARAMETERS_END();
+	surus_warmups_report(what, len);
+}
+
 /* fastcgi_finish_request(): bool. Ends the response; PHP continues. */
 static PHP_FUNCTION(fastcgi_finish_request)
 {
@@ -208,6 +226,7 @@ static const zend_function_entry functions[] = {
 	PHP_FE(surus_save_boot, arginfo_surus_save_boot)
 	PHP_FE(surus_restore_boot, arginfo_surus_restore_boot)
 	PHP_FE(surus_shift_clock, arginfo_surus_shift_clock)
+	PHP_FE(surus_report_created, arginfo_surus_report_created)
 	PHP_FE(fastcgi_finish_request, arginfo_fastcgi_finish_request)
 	PHP_FE(apache_request_headers, arginfo_apache_request_headers)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_apache_request_headers)

@@ -33,6 +33,7 @@
  * be missing. */
 static char left_out[2048];
 
+static char created[1024]; /* one line */
 static bool has_learned; /* a page has run that clients have chosen */
 static bool runs; /* a warm-up runs now */
 
@@ -381,6 +382,21 @@ static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 const char *surus_warmups_left_out(void)
 {
 	return left_out;
+}
+
+void surus_warmups_report(const char *text, size_t len)
+{
+	size_t to = 0;
+
+	for (size_t at = 0; runs && at < len && to < sizeof(created) - 1; at++) {
+		created[to++] = iscntrl((unsigned char)text[at]) ? ' ' : text[at];
+	}
+	created[to] = '\0';
+}
+
+const char *surus_warmups_created(void)
+{
+	return created;
 }
 
 static void leave_out(int number)

@@ -442,7 +442,7 @@ void surus_master_php_started(void)
 	surus_startup_report(report, REPORT);
 }
 
-bool surus_master_serve(const char *left_out)
+bool surus_master_serve(const char *left_out, const char *created)
 {
 	sigset_t ended;
 
@@ -456,7 +456,7 @@ bool surus_master_serve(const char *left_out)
 	sigaddset(&ended, SIGCHLD);
 	signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
 	size_t len = strlen(report);
-	snprintf(report + len, sizeof(report) - len, "left_out=%s\n", left_out);
+	snprintf(report + len, sizeof(report) - len, "left_out=%s\ncreated=%s\n", left_out, created);
 	send_message(report, strlen(report), NULL, 0);
 	return run();
 }

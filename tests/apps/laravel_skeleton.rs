@@ -137,5 +137,11 @@ fn laravel_service_that_the_application_changes_is_left_to_requests() {
         assert!(log.contains("models created ahead in"), "{log}");
         let left = "left to each request: service cookie (the application or a package changes it)";
         assert!(log.contains(left), "{log}");
+        let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_surus"));
+        let status = status.arg("status").arg(site.www()).output().unwrap();
+        let status = String::from_utf8(status.stdout).unwrap();
+        for shown in ["models created ahead in", left] {
+            assert!(status.contains(shown), "{status}");
+        }
     }
 }

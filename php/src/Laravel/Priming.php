@@ -7,6 +7,7 @@ use Illuminate\Database\Eloquent\Casts\Attribute;
 use Illuminate\Database\Eloquent\Model;
 use Illuminate\Foundation\Application;
 use Illuminate\Support\Pluralizer;
+use Surus\Warmup;
 
 /**
  * Creates after the warm-ups, by name, what each request would create again: services of Laravel,
@@ -98,21 +99,22 @@ final class Priming
     /** Says what was created, and what each request has to create. */
     private function log(float $milliseconds): void
     {
-        error_log(\sprintf(
-            'warm-up: %d services and %d models created ahead in %d ms',
+        $lines = [\sprintf(
+            '%d services and %d models created ahead in %d ms',
             $this->services,
             $this->models,
             $milliseconds
-        ));
+        )];
         if ($this->leftOut) {
             $named = [];
             foreach (\array_slice($this->leftOut, 0, self::NAMED, true) as $what => $why) {
                 $named[] = "$what ($why)";
             }
             $more = \count($this->leftOut) - \count($named);
-            error_log('warm-up: left to each request: '.implode(', ', $named)
-                .($more > 0 ? " and $more more" : ''));
+            $lines[] = 'left to each request: '.implode(', ', $named)
+                .($more > 0 ? " and $more more" : '');
         }
+        Warmup::report($lines);
     }
 
     /** Whether only code of Laravel's creates a service. */

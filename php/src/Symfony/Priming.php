@@ -311,12 +311,13 @@ final class Priming
             self::services($kernel->getContainer()),
             array_flip($this->names['services'])
         );
-        error_log(
-            \sprintf('warm-up: %d services created ahead in %d ms', \count($created), $milliseconds)
-        );
+        $lines = [
+            \sprintf('%d services created ahead in %d ms', \count($created), $milliseconds)
+        ];
         foreach ($this->leftOut as $id => $why) {
-            error_log("warm-up: the service $id is created by each request: $why");
+            $lines[] = "the service $id is created by each request: $why";
         }
+        Warmup::report($lines);
     }
 
     /** @return ?list<string> sockets and pipes of this process */

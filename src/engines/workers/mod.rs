@@ -417,6 +417,9 @@ impl Engine for Pool {
             generation: shared.map_or(0, |shared| shared.number),
             learned,
             left_out,
+            created: shared
+                .map(|shared| shared.report().get("created").to_string())
+                .unwrap_or_default(),
             queued: self.0.queue.waiting() + shared.map_or(0, |shared| shared.waiting()),
             workers: shared.map(|shared| shared.status()).unwrap_or_default(),
             scaling: self.0.scale.as_ref().map(|scale| scale.status()),
