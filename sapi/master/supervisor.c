@@ -52,8 +52,8 @@ static bool draining; /* Surus has closed the request socket */
 static bool emptied; /* and no request is left */
 static int signals = -1; /* reports workers that exited */
 /* Surus reads messages of 16 KiB. */
-enum { REPORT = 8192, LEFT_OUT = 4096 };
-static char report[REPORT + LEFT_OUT];
+enum { OF_PHP = 8192, OF_WARM_UPS = 4096 };
+static char report[OF_PHP + OF_WARM_UPS];
 
 /* Sends text and descriptors to Surus. If Surus has exited, the next poll shows it. */
 static void send_message(const char *text, size_t len, const int *fds, size_t count)
@@ -439,7 +439,7 @@ void surus_master_php_starting(void)
 
 void surus_master_php_started(void)
 {
-	surus_startup_report(report, REPORT);
+	surus_startup_report(report, OF_PHP);
 }
 
 bool surus_master_serve(const char *left_out, const char *created)
