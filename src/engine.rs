@@ -20,6 +20,7 @@ type Answer = Pending<'static, Result<Response, Failure>>;
 pub struct Prepared {
     switch: Box<dyn FnOnce() -> anyhow::Result<()> + Send + Sync>,
     ask: Option<Ask>,
+    report: Report,
 }
 
 impl Prepared {
@@ -28,7 +29,17 @@ impl Prepared {
         Prepared {
             switch: Box::new(switch),
             ask: None,
+            report: Report::default(),
         }
+    }
+
+    /// `report` is what PHP has reported when it booted.
+    pub fn with_report(self, report: Report) -> Prepared {
+        Prepared { report, ..self }
+    }
+
+    pub fn report(&self) -> &Report {
+        &self.report
     }
 
     /// `ask` runs a request in the new version.
@@ -70,7 +81,8 @@ pub struct Change {
 }
 
 /// PHP's own report: `php`, `php_running`, `ini_file`, `ini_scanned`, `opcache` (`on`, or why not),
-/// `extensions` separated by commas, and the settings that Surus checks, under their php.ini names.
+/// `document_root` of the boot, `extensions` separated by commas, and the settings that Surus
+/// checks, under their php.ini names.
 #[derive(Debug, Clone, Default)]
 pub struct Report(BTreeMap<String, String>);
 
@@ -119,6 +131,17 @@ pub trait Engine: Send + Sync {
     /// `_known` is the number of a change that does not count.
     fn outdated(&self, _known: Option<u64>) -> Pending<'_, Change> {
         Box::pin(std::future::pending())
+    }
+
+    /// Changes with each boot that begins to serve. None if the engine boots nothing.
+    fn boots(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Whether the booted application has changed, by a check that is made now. False if nothing is
+    /// checked.
+    fn is_outdated(&self) -> Pending<'_, bool> {
+        Box::pin(std::future::ready(false))
     }
 
     /// Ends every process that has served or would serve requests. Their replacements draw new

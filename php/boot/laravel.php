@@ -4,7 +4,7 @@
  * Boots a Laravel application by its front controller, up to where that captures the request.
  */
 
-require Surus\Boot\PROJECT.'/vendor/autoload.php';
+require Surus\Boot\PACKAGES.'/autoload.php';
 
 if (is_file(Surus\Boot\PROJECT.'/storage/framework/maintenance.php')) {
     // The front controller would answer the boot with the maintenance page.

@@ -4,7 +4,7 @@
  * Boots a Slim application by its front controller, up to where that creates the request.
  */
 
-require Surus\Boot\PROJECT.'/vendor/autoload.php';
+require Surus\Boot\PACKAGES.'/autoload.php';
 
 Slim\Factory\ServerRequestCreatorFactory::setServerRequestCreator(new Surus\Boot\SlimRequests());
 

@@ -52,7 +52,8 @@ final class Surus_Checkpoint {
 		$locale  = determine_locale();
 		$vars    = self::vars();
 		$filters = self::filters();
-		$ahead   = new Surus_Ahead();
+		self::forget_visitor();
+		$ahead = new Surus_Ahead();
 
 		$this->close();
 		surus_checkpoint();
@@ -89,6 +90,15 @@ final class Surus_Checkpoint {
 		$GLOBALS['wpdb']->close();
 		$_SERVER = $this->server;
 		$_GET = $_POST = $_COOKIE = $_REQUEST = [];
+		self::forget_visitor();
+	}
+
+	/**
+	 * A plugin may have asked who the visitor is. WordPress keeps the answer, and the boot has no
+	 * visitor.
+	 */
+	private static function forget_visitor(): void {
+		unset( $GLOBALS['current_user'], $GLOBALS['wp_actions']['set_current_user'] );
 	}
 
 	private static function connect(): void {
@@ -302,7 +312,6 @@ final class Surus_Ahead {
 		add_action( 'init', $this->register( ... ), 9 );
 		if ( isset( $GLOBALS['current_user'] ) ) {
 			// Something has looked at the visitor nevertheless.
-			unset( $GLOBALS['current_user'] );
 			$this->undo();
 		}
 	}

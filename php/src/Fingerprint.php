@@ -11,6 +11,34 @@ final class Fingerprint
     /** Stands behind each value that looks like the current time. */
     public const TIME = "\0the time\0";
 
+    /** Stands in front of the class of an object whose contents PHP does not show. */
+    public const HIDDEN = "\0hidden\0";
+
+    /** Seconds. A date of these days looks like the current time. */
+    private const RECENT = 3 * 86_400;
+
+    /** Classes of PHP that show all that is in their objects as properties, or keep nothing. */
+    private const SHOWN = [
+        \Random\Engine\Secure::class, \Random\Randomizer::class, \ReflectionType::class,
+        \Reflector::class, \SessionHandler::class, \Throwable::class, \stdClass::class,
+    ];
+
+    /** Classes of PHP with contents of their own, and the method that shows them. */
+    private const SHOWN_BY = [
+        \ArrayIterator::class => '__serialize',
+        \ArrayObject::class => '__serialize',
+        \DateInterval::class => '__serialize',
+        \DatePeriod::class => '__serialize',
+        \DateTimeZone::class => '__serialize',
+        \Random\Engine\Mt19937::class => '__serialize',
+        \Random\Engine\PcgOneseq128XslRr64::class => '__serialize',
+        \Random\Engine\Xoshiro256StarStar::class => '__serialize',
+        \SplDoublyLinkedList::class => '__serialize',
+        \SplFixedArray::class => 'toArray',
+        \SplObjectStorage::class => '__serialize',
+        \WeakReference::class => 'get',
+    ];
+
     private const DEEPEST = 8;
     private const MOST = 20_000;
 
@@ -84,17 +112,72 @@ final class Fingerprint
     private function object(object $object, array $above, int $depth): string
     {
         $id = spl_object_id($object);
-        if (isset($above[$id]) || $object instanceof \Closure || $object instanceof \UnitEnum) {
+        if (isset($above[$id]) || $object instanceof \UnitEnum) {
             return $object::class.($object instanceof \UnitEnum ? "::$object->name" : '');
         }
         if ($object instanceof \DateTimeInterface) {
-            $time = $object->format('U');
+            $isRecent = abs($object->getTimestamp() - time()) < self::RECENT;
 
-            return $object->format('c u').($this->isTime($time) ? self::TIME : '');
+            return $object->format('c u').($isRecent ? self::TIME : '');
+        }
+        $above = [$id => true] + $above;
+        if ($object instanceof \Closure) {
+            return $this->closure($object, $above, $depth);
         }
 
         return $object::class
-            .$this->list(get_mangled_object_vars($object), [$id => true] + $above, $depth);
+            .$this->list(get_mangled_object_vars($object), $above, $depth)
+            .$this->contents($object, $above, $depth);
+    }
+
+    /** @param array<int, true> $above */
+    private function closure(\Closure $closure, array $above, int $depth): string
+    {
+        $function = new \ReflectionFunction($closure);
+        $captured = [$function->getClosureThis(), $function->getStaticVariables()];
+
+        return \sprintf('%s:%d ', $function->getFileName(), $function->getStartLine())
+            .$function->name
+            .$this->list($captured, $above, $depth);
+    }
+
+    /**
+     * What an object of PHP's own classes has besides properties.
+     *
+     * @param array<int, true> $above
+     */
+    private function contents(object $object, array $above, int $depth): string
+    {
+        $class = new \ReflectionClass($object);
+        while ($class && !$class->isInternal()) {
+            $class = $class->getParentClass();
+        }
+        if (!$class) {
+            return '';
+        }
+        if ($object instanceof \WeakMap) {
+            $pairs = [];
+            foreach ($object as $key => $value) {
+                $pairs[] = [$key, $value];
+            }
+
+            return $this->list($pairs, $above, $depth);
+        }
+        foreach (self::SHOWN_BY as $name => $method) {
+            if (is_a($class->name, $name, true)) {
+                // Not one that the application has put in its place.
+                $shown = (new \ReflectionMethod($name, $method))->invoke($object);
+
+                return $this->list([$shown], $above, $depth);
+            }
+        }
+        foreach (self::SHOWN as $name) {
+            if (is_a($class->name, $name, true)) {
+                return '';
+            }
+        }
+
+        return self::HIDDEN.$class->name;
     }
 
     private function isTime(mixed $value): bool

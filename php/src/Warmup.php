@@ -36,6 +36,22 @@ final class Warmup
     }
 
     /**
+     * Writes to the log what was created ahead, and what was left out and why, and lets
+     * `surus status` show it.
+     *
+     * @param list<string> $lines
+     */
+    public static function report(array $lines): void
+    {
+        foreach ($lines as $line) {
+            error_log("warm-up: $line");
+        }
+        if (\function_exists('surus_report_created')) {
+            surus_report_created(implode('. ', $lines));
+        }
+    }
+
+    /**
      * Saves what PHP code can see of the boot, if there will be warm-ups: all variables and
      * objects.
      */

@@ -36,7 +36,10 @@ return [
                 date('Y-m-d'),
                 date('r Y-m-d'),
                 (int) date('Y'),
-                new DateTime()
+                new DateTime(),
+                new DateTimeImmutable('today'),
+                new DateTimeImmutable('yesterday'),
+                new DatePeriod(new DateTime('today'), new DateInterval('P1D'), 2)
             ] as $time
         ) {
             same(true, str_contains($of((object) ['at' => $time]), Fingerprint::TIME));
@@ -55,6 +58,72 @@ return [
             ] as $other
         ) {
             same(false, str_contains($of((object) ['at' => $other]), Fingerprint::TIME));
+        }
+    },
+    'what closures capture is a part of them' => static function () use ($of): void {
+        $closure = static fn (mixed $value): Closure => static fn () => $value;
+        same($of((object) [$closure(1)]), $of((object) [$closure(1)]));
+        same(false, $of((object) [$closure(1)]) === $of((object) [$closure(2)]));
+        $bound = static fn (object $to): Closure => Closure::bind(fn () => $this, $to);
+        same(
+            false,
+            $of((object) [$bound((object) ['a' => 1])]) === $of(
+                (object) [$bound((object) ['a' => 2])]
+            )
+        );
+        $recursive = (object) [];
+        $recursive->closure = static fn () => $recursive;
+        same($of($recursive), $of($recursive));
+    },
+    'the contents of objects of PHP are a part of them' => static function () use ($of): void {
+        $contain = [
+            static fn (int $n) => new ArrayObject([$n]),
+            static fn (int $n) => new ArrayIterator([$n]),
+            static fn (int $n) => new DateInterval("PT{$n}S"),
+            static fn (int $n) => new DateTimeZone("+0$n:00"),
+            static fn (int $n) => new Random\Engine\Mt19937($n),
+            static fn (int $n) => new Random\Randomizer(new Random\Engine\Xoshiro256StarStar($n)),
+            static fn (int $n) => SplFixedArray::fromArray([$n]),
+            static function (int $n): SplObjectStorage {
+                $storage = new SplObjectStorage();
+                $storage[new stdClass()] = $n;
+
+                return $storage;
+            },
+            static function (int $n): SplQueue {
+                $queue = new SplQueue();
+                $queue[] = $n;
+
+                return $queue;
+            },
+            static function (int $n): array {
+                $map = new WeakMap();
+                $map[$key = new stdClass()] = $n;
+
+                return [$map, $key];
+            },
+            static fn (int $n) => new class([$n]) extends ArrayObject {
+                public function __serialize(): array
+                {
+                    throw new LogicException('it is called by nobody');
+                }
+            },
+        ];
+        foreach ($contain as $number => $one) {
+            same($of((object) [$one(1)]), $of((object) [$one(1)]));
+            same([$number, false], [$number, $of((object) [$one(1)]) === $of((object) [$one(2)])]);
+            same(false, str_contains($of((object) [$one(1)]), Fingerprint::HIDDEN));
+        }
+    },
+    'an object whose contents PHP does not show is named' => static function () use ($of): void {
+        foreach ([new SplPriorityQueue(), (static fn () => yield 1)()] as $hidden) {
+            $named = Fingerprint::HIDDEN.$hidden::class;
+            same(true, str_contains($of((object) [$hidden]), $named));
+        }
+        $handler = new class() extends SessionHandler {
+        };
+        foreach ([new ReflectionClass('stdClass'), new Exception(), $handler] as $shown) {
+            same(false, str_contains($of((object) [$shown]), Fingerprint::HIDDEN));
         }
     },
     'objects that contain each other end' => static function () use ($of): void {

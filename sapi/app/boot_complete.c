@@ -79,5 +79,5 @@ bool surus_boot_complete(void)
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_rewind_snapshot();
 	}
-	return surus_master_serve(surus_warmups_left_out());
+	return surus_master_serve(surus_warmups_left_out(), surus_warmups_created());
 }

@@ -13,6 +13,8 @@
 
 #include "app/boot_values.h"
 #include "app/serve.h"
+#include "app/warmup.h"
+#include "base/clock_shift.h"
 #include "base/process_state.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
@@ -21,6 +23,7 @@
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
 #include "php/boot_files.h"
+#include "php/code_wrapper.h"
 #include "php/form_parser.h"
 #include "php/frankenphp.h"
 #include "php/request_body.h"
@@ -113,6 +116,43 @@ static PHP_FUNCTION(surus_restore_boot)
 	RETURN_BOOL(surus_boot_values_restore());
 }
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_shift_clock, 0, 1, IS_VOID, 0)
+
+	ZEND_ARG_TYPE_INFO(0, seconds, IS_LONG, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_shift_clock(int $seconds): void. For a boot script, in a warm-up: adds seconds to the time
+ * of day that PHP code sees, until the warm-up ends. */
+static PHP_FUNCTION(surus_shift_clock)
+{
+	zend_long seconds;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_LONG(seconds)
+	ZEND_PARSE_PARAMETERS_END();
+	if (surus_warmup_runs()) {
+		surus_clock_shift((long)seconds);
+	}
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_report_created, 0, 1, IS_VOID, 0)
+
+	ZEND_ARG_TYPE_INFO(0, what, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_report_created(string $what): void. For a boot script, in a warm-up: what `surus status`
+ * shows of the objects that the script has created ahead. */
+static PHP_FUNCTION(surus_report_created)
+{
+	char *what;
+	size_t len;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_STRING(what, len)
+	ZEND_PARSE_PARAMETERS_END();
+	surus_warmups_report(what, len);
+}
+
 /* fastcgi_finish_request(): bool. Ends the response; PHP continues. */
 static PHP_FUNCTION(fastcgi_finish_request)
 {
@@ -185,6 +225,8 @@ static const zend_function_entry functions[] = {
 	PHP_FE(surus_boot_outdated, arginfo_surus_boot_outdated)
 	PHP_FE(surus_save_boot, arginfo_surus_save_boot)
 	PHP_FE(surus_restore_boot, arginfo_surus_restore_boot)
+	PHP_FE(surus_shift_clock, arginfo_surus_shift_clock)
+	PHP_FE(surus_report_created, arginfo_surus_report_created)
 	PHP_FE(fastcgi_finish_request, arginfo_fastcgi_finish_request)
 	PHP_FE(apache_request_headers, arginfo_apache_request_headers)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_apache_request_headers)
@@ -219,7 +261,8 @@ static PHP_MINIT_FUNCTION(surus)
 	REGISTER_INI_ENTRIES();
 	surus_startup_trace_extensions();
 	surus_variables_intern();
-	return surus_serve_register(type) && surus_frankenphp_register(type) ? SUCCESS : FAILURE;
+	return surus_serve_register(type) && surus_frankenphp_register(type) &&
+	       surus_code_wrapper_install() ? SUCCESS : FAILURE;
 }
 
 static PHP_MSHUTDOWN_FUNCTION(surus)

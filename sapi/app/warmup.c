@@ -18,6 +18,7 @@
 #include "app/boot_values.h"
 #include "app/request.h"
 #include "app/warmup_trials.h"
+#include "base/clock_shift.h"
 #include "base/descriptors.h"
 #include "base/process_state.h"
 #include "base/scoreboard_layout.h"
@@ -28,10 +29,18 @@
 #include "rewind/boot_check.h"
 #include "rewind/kernel/kernel_state.h"
 
-/* See surus_warmups_left_out(). Learned pages come first, and all of them fit. */
-static char left_out[64];
+/* See surus_warmups_left_out(). Learned pages come first. The last of some hundreds of numbers may
+ * be missing. */
+static char left_out[2048];
 
+static char created[1024]; /* one line */
 static bool has_learned; /* a page has run that clients have chosen */
+static bool runs; /* a warm-up runs now */
+
+bool surus_warmup_runs(void)
+{
+	return runs;
+}
 
 /* With an offset of its own, because workers share the open file and may read at the same time. */
 static bool read_exactly(off_t *from, void *to, size_t len)
@@ -112,11 +121,14 @@ static struct page ask(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	struct page page = {.len = surus_php_written()};
 
 	hash = 0xcbf29ce484222325;
+	runs = true;
 	surus_app_request_begin();
 	page.survived = surus_app_request_call(handler, cache);
 	page.status = SG(sapi_headers).http_response_code;
 	copy_type(page.type, sizeof(page.type));
 	surus_app_request_end();
+	runs = false;
+	surus_clock_shift(0); /* also after exit() */
 	page.survived &= !CG(unclean_shutdown);
 	page.len = surus_php_written() - page.len;
 	page.hash = hash;
@@ -372,11 +384,30 @@ const char *surus_warmups_left_out(void)
 	return left_out;
 }
 
+void surus_warmups_report(const char *text, size_t len)
+{
+	size_t to = 0;
+
+	for (size_t at = 0; runs && at < len && to < sizeof(created) - 1; at++) {
+		created[to++] = iscntrl((unsigned char)text[at]) ? ' ' : text[at];
+	}
+	created[to] = '\0';
+}
+
+const char *surus_warmups_created(void)
+{
+	return created;
+}
+
 static void leave_out(int number)
 {
+	char text[16];
+	int size = snprintf(text, sizeof(text), "%s%d", left_out[0] ? "," : "", number);
 	size_t len = strlen(left_out);
 
-	snprintf(left_out + len, sizeof(left_out) - len, "%s%d", len > 0 ? "," : "", number);
+	if (len + (size_t)size < sizeof(left_out)) {
+		memcpy(left_out + len, text, (size_t)size + 1);
+	}
 }
 
 bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)

@@ -64,10 +64,20 @@ void surus_inherited_save(void)
 	get(&saved);
 }
 
+/* A file that could not be opened once, as there were too many open files, tells nothing. */
+static void skip_unread(char *now, const char *before, size_t size)
+{
+	if (!*now || !*before) {
+		memcpy(now, before, size);
+	}
+}
+
 bool surus_inherited_has_changed(void)
 {
 	struct inherited now;
 
 	get(&now);
+	skip_unread(now.oom_score_adj, saved.oom_score_adj, sizeof(now.oom_score_adj));
+	skip_unread(now.autogroup, saved.autogroup, sizeof(now.autogroup));
 	return memcmp(&now, &saved, sizeof(now)) != 0;
 }

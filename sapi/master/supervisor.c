@@ -51,7 +51,9 @@ static uint64_t filled; /* workers forked so far */
 static bool draining; /* Surus has closed the request socket */
 static bool emptied; /* and no request is left */
 static int signals = -1; /* reports workers that exited */
-static char report[8192];
+/* Surus reads messages of 16 KiB. */
+enum { OF_PHP = 8192, OF_WARM_UPS = 4096 };
+static char report[OF_PHP + OF_WARM_UPS];
 
 /* Sends text and descriptors to Surus. If Surus has exited, the next poll shows it. */
 static void send_message(const char *text, size_t len, const int *fds, size_t count)
@@ -437,10 +439,10 @@ void surus_master_php_starting(void)
 
 void surus_master_php_started(void)
 {
-	surus_startup_report(report, sizeof(report));
+	surus_startup_report(report, OF_PHP);
 }
 
-bool surus_master_serve(const char *left_out)
+bool surus_master_serve(const char *left_out, const char *created)
 {
 	sigset_t ended;
 
@@ -454,7 +456,7 @@ bool surus_master_serve(const char *left_out)
 	sigaddset(&ended, SIGCHLD);
 	signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
 	size_t len = strlen(report);
-	snprintf(report + len, sizeof(report) - len, "left_out=%s\n", left_out);
+	snprintf(report + len, sizeof(report) - len, "left_out=%s\ncreated=%s\n", left_out, created);
 	send_message(report, strlen(report), NULL, 0);
 	return run();
 }

@@ -10,8 +10,8 @@ bool surus_master_create(void);
 void surus_master_php_starting(void);
 void surus_master_php_started(void);
 /* Reports that PHP is ready, then forks workers and replaces those that exit. `left_out` has the
- * numbers of the warm-ups that the boot has left out, separated by commas. True: this process is a
- * worker. False: the process is done. */
-bool surus_master_serve(const char *left_out);
+ * numbers of the warm-ups that the boot has left out, separated by commas. `created` says what the
+ * boot script has created ahead. True: this process is a worker. False: the process is done. */
+bool surus_master_serve(const char *left_out, const char *created);
 
 #endif

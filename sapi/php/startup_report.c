@@ -99,6 +99,7 @@ size_t surus_startup_report(char *text, size_t size)
 	add_scanned();
 	add("opcache", surus_opcache_state());
 	add("direct_binding", surus_direct_binding_state());
+	add("document_root", surus_settings.document_root);
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		add(settings[i], zend_ini_string(settings[i], strlen(settings[i]), 0));
 	}

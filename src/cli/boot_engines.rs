@@ -83,6 +83,12 @@ pub async fn boot(
                  engine that boots it, such as engine.name = \"rewind\""
             );
         }
+        // Others have the setting for the pools next to them.
+        if asked.entry.boots_script()
+            && let Some(reason) = asked.unused_warmup()
+        {
+            warn!(engine = name, reason, "engine.warmup has no effect");
+        }
         let user_ini = report.get("user_ini.filename");
         for (setting, file) in user_ini::unrun(&planned.project, asked, user_ini) {
             warn!(

@@ -11,19 +11,20 @@ use http::Uri;
 use http_body_util::{BodyExt, Limited};
 
 use super::engine_setup::{self, PoolConfig};
-use super::page_diff::{self, Template};
+use super::page_diff::{self, PlainAnswers};
 use super::{learned_pages, warm_ups};
 use crate::app::site::Site;
 use crate::engine::Engine;
 use crate::engines::Warmup;
 use crate::observe::metrics::Metrics;
 
-/// How often a boot is asked for each page.
-const ANSWERS: usize = 3;
+/// How often a boot is asked for each page, in a row. One of a few random values is seldom the same
+/// so often.
+pub(super) const ANSWERS: usize = 4;
 /// Times with seconds differ between two answers with this distance.
 pub(super) const SECOND: Duration = Duration::from_millis(1100);
 
-/// The longest page that is compared. Three answers of each page are in memory.
+/// The longest page that is compared. All answers to it are in memory.
 const MAX_PAGE: usize = 64 << 20;
 
 /// The answers to one probe, as text that can be compared.
@@ -35,6 +36,8 @@ pub enum BootVerdict {
     Same(String),
     /// A page with another answer, or a cause.
     Changed(String),
+    /// A warm-up that the boot does not use.
+    LeftOut(String),
 }
 
 /// Compares an isolating engine's boots, page by page, and names the warm-up that changes one.
@@ -58,15 +61,15 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<B
     let (warm, left_out) = probes.answers(asked.config.engine.warmup.clone()).await?;
     tokio::time::sleep(SECOND.saturating_sub(began.elapsed())).await;
     // All answers are framed by plain ones, because of their dates.
-    let templates = templates(plain, probes.answers(Warmup::off()).await?.0);
-    let differences = differences(&templates, &warm);
+    let plain = plain_answers(&plain, &probes.answers(Warmup::off()).await?.0);
+    let differences = differences(&plain, &warm);
     let mut verdicts: Vec<_> = (probes.all().zip(&differences))
         // No comparison shows the effect of a page that the boot has left out.
         .filter(|((page, _), difference)| difference.is_some() || !is_among(page, &left_out))
         .map(|((page, other), difference)| verdict(page, other, difference.as_ref()))
         .collect();
     verdicts.extend(left_out.iter().map(|page| {
-        BootVerdict::Changed(format!(
+        BootVerdict::LeftOut(format!(
             "GET {page} is left out of the warm-ups, because it fails or changes the next answer; \
              the log says how"
         ))
@@ -75,9 +78,7 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<B
         // From here on, each page alone.
         asked.learned.set_pages(Vec::new());
         let suspects = suspects(urls, &learned);
-        verdicts.push(BootVerdict::Changed(
-            cause(&probes, &templates, suspects).await,
-        ));
+        verdicts.push(BootVerdict::Changed(cause(&probes, &plain, suspects).await));
     }
     Ok(verdicts)
 }
@@ -106,12 +107,12 @@ fn verdict(page: &str, other: bool, difference: Option<&(String, String)>) -> Bo
 /// Tries the warm-ups one by one.
 async fn cause(
     probes: &Probes<'_>,
-    templates: &[Option<Template>],
+    plain: &[Option<PlainAnswers>],
     suspects: Vec<(Warmup, String)>,
 ) -> String {
     for (warmup, remedy) in suspects {
         let changes = match probes.answers(warmup).await {
-            Ok((answers, _)) => differences(templates, &answers).iter().any(Option::is_some),
+            Ok((answers, _)) => differences(plain, &answers).iter().any(Option::is_some),
             Err(_) => true,
         };
         if changes {
@@ -147,36 +148,26 @@ fn suspects(urls: &[String], learned: &[String]) -> Vec<(Warmup, String)> {
     [alone].into_iter().chain(named).chain(learned).collect()
 }
 
-/// What all answers to each probe have in common, which a boot has given before and after another.
-pub(super) fn templates(
-    before: Vec<ProbeAnswers>,
-    after: Vec<ProbeAnswers>,
-) -> Vec<Option<Template>> {
-    let both = before.into_iter().zip(after);
-    both.map(|(before, after)| template(before, after))
+/// What a boot has answered to each probe, before and after another.
+pub(super) fn plain_answers(
+    before: &[ProbeAnswers],
+    after: &[ProbeAnswers],
+) -> Vec<Option<PlainAnswers>> {
+    let both = before.iter().zip(after);
+    both.map(|(before, after)| PlainAnswers::new(before, after))
         .collect()
-}
-
-/// What all answers of boots without warm-ups have in common.
-fn template(before: ProbeAnswers, after: ProbeAnswers) -> Option<Template> {
-    let mut answers = before.into_iter().chain(after);
-    let mut template = Template::new(&answers.next()?);
-    answers.for_each(|answer| template.widen(&answer));
-    Some(template)
 }
 
 /// The first difference of the answers to each probe.
 pub(super) fn differences(
-    templates: &[Option<Template>],
+    plain: &[Option<PlainAnswers>],
     all: &[ProbeAnswers],
 ) -> Vec<Option<(String, String)>> {
-    let difference = |(template, answers): (&Option<Template>, &ProbeAnswers)| {
-        let template = template.as_ref()?;
-        answers
-            .iter()
-            .find_map(|answer| template.difference(answer))
+    let difference = |(plain, answers): (&Option<PlainAnswers>, &ProbeAnswers)| {
+        let plain = plain.as_ref()?;
+        plain.difference(answers)
     };
-    templates.iter().zip(all).map(difference).collect()
+    plain.iter().zip(all).map(difference).collect()
 }
 
 struct Probes<'a> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::app::detect::{DetectedApplication, Framework, FrameworkKind};
+use crate::app::detect::{DetectedApplication, Framework, FrameworkKind, package_directory};
 use crate::app::site::routes::RouteRule;
 use crate::config::Config;
 use crate::engines::{Code, EngineEntry};
@@ -133,6 +133,10 @@ const CLASSES: &[(&str, &str)] = &{
 /// The boot script with the classes that it loads, as one text. The application's own copy of a
 /// class, from the Composer package, comes first.
 pub fn code(framework: &Framework, project: &Path) -> anyhow::Result<Code> {
+    let packages = package_directory(project);
+    let packages = packages
+        .to_str()
+        .context("the path of the Composer packages is not UTF-8")?;
     let project = project
         .to_str()
         .context("the project's path is not UTF-8")?;
@@ -146,11 +150,12 @@ pub fn code(framework: &Framework, project: &Path) -> anyhow::Result<Code> {
     let script = script.strip_prefix("<?php").unwrap_or(script);
     // In the first line, so that PHP's messages have the line numbers of the script.
     let text = format!(
-        "<?php namespace Surus\\Boot{{const PROJECT={};\
+        "<?php namespace Surus\\Boot{{const PROJECT={};const PACKAGES={};\
          spl_autoload_register(static function(string $class):void{{\
          static $classes=[{classes}];if(isset($classes[$class])){{eval($classes[$class]);}}}});}}\
          namespace{{{script}\n}}",
-        quote(project)
+        quote(project),
+        quote(packages)
     );
     Ok(Code {
         name: name(framework.kind),

@@ -84,6 +84,9 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
         Ok(())
     })?;
     match findings.stops.len() {
+        0 if findings.has_failed => {
+            bail!("answers differ after the warm-ups, or cannot be compared (--boot)")
+        }
         0 => Ok(()),
         count if !loaded.config.sites.is_empty() => bail!(
             "problems, marked ✗: {count}; those of a site leave it without its log or certificate, \
@@ -299,12 +302,8 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
     {
         findings.note(sentence);
     }
-    if !one.entry.boots_script() && !config.engine.warmup.urls().is_empty() {
-        findings.note(format_args!(
-            "engine.warmup has no effect: `{}` boots no script that could be warmed up; `rewind`, \
-             `fork`, `standby` and `worker` do",
-            one.entry.name
-        ));
+    if let Some(why) = one.unused_warmup() {
+        findings.note(format_args!("engine.warmup has no effect: {why}"));
     }
     match one.entry.boots_script() && one.entry.runs_scripts() {
         true if compares_boots => warm_ups(project, &one, findings).await,
@@ -339,7 +338,7 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
 }
 
 /// Reports which answers the warm-ups change.
-async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &Findings) {
+async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &mut Findings) {
     if !pool.entry.isolates {
         return findings.note(format_args!(
             "--boot compares nothing on `{}`, which keeps what requests leave; see `surus leaks`",
@@ -349,9 +348,10 @@ async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &Findings) {
     match boot_proof::compare(pool, project).await {
         Ok(verdicts) => verdicts.iter().for_each(|verdict| match verdict {
             BootVerdict::Same(page) => findings.fine("warm-ups", page),
-            BootVerdict::Changed(what) => findings.note(what),
+            BootVerdict::LeftOut(what) => findings.note(what),
+            BootVerdict::Changed(what) => findings.fail(what),
         }),
-        Err(error) => findings.note(format_args!("--boot cannot compare: {error:#}")),
+        Err(error) => findings.fail(format_args!("answers cannot be compared: {error:#}")),
     }
 }
 

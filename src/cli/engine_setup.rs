@@ -140,6 +140,30 @@ impl PoolConfig {
         self.entry.boots_in == BootsIn::Master && self.warms_up_alone()
     }
 
+    /// Why `engine.warmup` does nothing, although it asks for something. None if it does.
+    pub fn unused_warmup(&self) -> Option<String> {
+        let warmup = &self.config.engine.warmup;
+        let has_urls = !warmup.urls().is_empty();
+        let engine = self.entry.name;
+        let because = match self.framework() {
+            _ if !has_urls && *warmup != Warmup::Learn => return None,
+            Some(framework) if boot_script::is_checkpoint(framework) => format!(
+                "{framework} boots up to where it looks at the visitor, and no request can come \
+                 before that"
+            ),
+            _ if !self.entry.boots_script() && has_urls => format!(
+                "`{engine}` boots no script that could be warmed up; `rewind`, `fork`, `standby` \
+                 and `worker` do"
+            ),
+            _ if !has_urls && !self.can_learn() => format!(
+                "only `rewind` and `fork` learn pages, of applications that Surus's scripts for \
+                 Symfony and Laravel boot; this is `{engine}`"
+            ),
+            _ => return None,
+        };
+        Some(because)
+    }
+
     /// Whether `classic` serves the application if it cannot be booted. Not if its boot script is
     /// the user's, who then has to know.
     pub fn may_be_unbooted(&self) -> bool {

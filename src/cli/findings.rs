@@ -9,6 +9,8 @@ pub(super) struct Findings {
     pub stops: Vec<(String, String)>,
     /// The site that is checked; empty without `[[site]]`.
     pub site: String,
+    /// A comparison that was asked for has failed.
+    pub has_failed: bool,
 }
 
 impl Findings {
@@ -20,6 +22,12 @@ impl Findings {
     /// Reports what works differently from what the user may expect.
     pub fn note(&self, text: impl std::fmt::Display) {
         say!("! {text}");
+    }
+
+    /// Reports that a comparison has failed, which does not stop the start.
+    pub fn fail(&mut self, text: impl std::fmt::Display) {
+        self.note(text);
+        self.has_failed = true;
     }
 
     /// Reports what would stop the start.

@@ -34,7 +34,7 @@ use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::config::reread::ConfigOrigin;
 use crate::engines;
-use crate::engines::{PoolPlan, external, keeper_tasks, learned};
+use crate::engines::{PoolPlan, external, keeper_tasks};
 use crate::fronts::http::tls::acme::attempt::Attempt;
 use crate::fronts::http::{Bound, SocketFile};
 use crate::keeper::{self, Client, Directories, PrivilegedOperations};
@@ -257,7 +257,7 @@ impl PrivilegedOperations for ProjectKeeper {
 
     fn pages(&mut self, pool: u16, keep: bool, text: &str) -> anyhow::Result<()> {
         let (planned, site) = (self.plans.pool(pool)?, self.plans.site_of(pool)?);
-        let pages = learned::parse(text)?;
+        let pages = planned.asked.learned.parse(text)?;
         if keep {
             learned_pages::keep(&self.plans.site(site)?.project, &planned.asked, &pages)?;
         }

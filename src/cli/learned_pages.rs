@@ -105,8 +105,10 @@ fn file(project: &Path, pool: &PoolConfig) -> Option<PathBuf> {
             .map(|dir| dir.join("surus"))
             .or_else(|| Some(variable("HOME")?.join(".local/state/surus"))),
     };
-    // systemd names the directory of its unit.
-    let dir = variable("STATE_DIRECTORY").or(own);
+    // systemd names the directories of its unit, separated by colons.
+    let named = variable("STATE_DIRECTORY");
+    let named = named.and_then(|dirs| std::env::split_paths(&dirs).next());
+    let dir = named.or(own);
     let dir = dir.filter(|dir| dir.is_absolute())?;
     Some(dir.join("pages").join(name(project, pool.name)))
 }

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use http::Uri;
 use http_body_util::{BodyExt, Limited};
-use tokio::sync::Mutex;
+use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
+use super::boot_lock::BootLock;
 use super::boot_proof::{self, ProbeAnswers};
 use super::engine_setup::PlannedPool;
+use super::revalidation::link_change;
 use super::{learned_pages, page_diff, warm_ups};
 use crate::app::site::Site;
 use crate::engine::{Engine, Prepared};
@@ -19,9 +21,6 @@ use crate::engines::learned;
 use crate::event::{Event, Failure, Response};
 use crate::keeper::Client;
 use crate::observe::status::LeftOut;
-
-/// How often a boot is asked for each page. The serving one is asked before and after the other.
-const ANSWERS: usize = 3;
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,6 +30,9 @@ const MAX_BODY: usize = 2 << 20;
 
 /// How long all boots and comparisons of one change may take.
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// How often a learner that was interrupted looks whether another boot serves.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The keeper, if there is one, and the number that the pool has there.
 pub type Keeper = Option<(Arc<Client>, u16)>;
@@ -43,7 +45,7 @@ pub struct Learner {
     pub engine: Arc<dyn Engine>,
     /// Locked while the application boots with pages that are not compared yet: another reload
     /// would use them, too.
-    pub booting: Arc<Mutex<()>>,
+    pub booting: Arc<BootLock>,
     /// The site that is served now.
     pub site: Box<dyn Fn() -> Arc<Site> + Send + Sync>,
 }
@@ -73,26 +75,49 @@ impl Learner {
         &self.planned.asked.learned
     }
 
-    /// Warms up by the pages that change no answer, and leaves out the others.
-    async fn change(&self, mut pages: Vec<String>, site: &Site) {
+    /// Warms up by the pages that change no answer, and leaves out the others. Tries again later if
+    /// the application boots meanwhile.
+    async fn change(&self, pages: Vec<String>, site: &Site) {
+        let generation = self.generation();
+        if self.try_change(pages.clone(), site).await.is_ok() {
+            return;
+        }
+        info!(
+            engine = self.planned.asked.name,
+            "learned pages are compared later, because the application boots for another reason"
+        );
+        let began = Instant::now();
+        while self.generation() == generation && began.elapsed() < LONGEST {
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.learned().propose(pages);
+    }
+
+    /// The number of the boot that serves.
+    fn generation(&self) -> u64 {
+        self.engine.status().generation
+    }
+
+    async fn try_change(&self, mut pages: Vec<String>, site: &Site) -> Result<(), Interrupted> {
         let began = Instant::now();
         let probes = Probes::new(&pages, site, began + LONGEST);
-        let Err(why) = self.try_pages(&pages, &probes).await else {
-            return;
+        let Err(refused) = self.try_pages(&pages, &probes).await else {
+            return Ok(());
         };
-        let mut changes = vec![(pages.first().cloned(), why)];
+        let mut changes = vec![(pages.first().cloned(), refused.why()?)];
         if pages.len() > 1 && !probes.is_over() {
             changes.clear();
             let mut good = Vec::new();
             for page in &pages {
                 match self.boot(std::slice::from_ref(page), &probes).await {
                     Ok(_) => good.push(page.clone()),
-                    Err(why) => changes.push((Some(page.clone()), why)),
+                    Err(refused) => changes.push((Some(page.clone()), refused.why()?)),
                 }
             }
             pages = good;
-            if let Err(why) = self.try_pages(&pages, &probes).await {
+            if let Err(refused) = self.try_pages(&pages, &probes).await {
                 // Several pages together change an answer.
+                let why = refused.why()?;
                 changes.extend(pages.into_iter().map(|page| (Some(page), why.clone())));
             }
         }
@@ -102,7 +127,7 @@ impl Learner {
                 seconds = began.elapsed().as_secs(),
                 "learned pages do not warm up the boot: the comparison of answers takes too long"
             );
-            return;
+            return Ok(());
         }
         if self.learned().pages().is_empty() {
             // The next start need not try them.
@@ -111,6 +136,7 @@ impl Learner {
         for (page, why) in changes {
             self.leave_out(page.unwrap_or_default(), why, began);
         }
+        Ok(())
     }
 
     fn leave_out(&self, page: String, why: String, began: Instant) {
@@ -125,7 +151,7 @@ impl Learner {
     }
 
     /// Boots with these pages and switches, unless an answer changes.
-    async fn try_pages(&self, pages: &[String], probes: &Probes<'_>) -> Outcome<()> {
+    async fn try_pages(&self, pages: &[String], probes: &Probes<'_>) -> Result<(), Refused> {
         let began = Instant::now();
         let before = self.learned().pages();
         if pages.iter().all(|page| before.contains(page)) {
@@ -133,7 +159,7 @@ impl Learner {
         }
         let (prepared, locked) = self.boot(pages, probes).await?;
         let changed = prepared.change_over();
-        changed.map_err(|error| format!("{error:#}"))?;
+        changed.map_err(|error| Refused::Pages(format!("{error:#}")))?;
         // The boot has tried each page, too.
         let used = self.engine.status().learned;
         self.set(&used, true).await;
@@ -152,26 +178,42 @@ impl Learner {
         Ok(())
     }
 
-    /// Boots with these pages. Fails, and says why, if an answer changes.
+    /// Boots with these pages. Fails if an answer changes, or if another boot is wanted.
     async fn boot(
         &self,
         pages: &[String],
         probes: &Probes<'_>,
-    ) -> Outcome<(Prepared, tokio::sync::OwnedMutexGuard<()>)> {
-        let locked = self.booting.clone().lock_owned().await;
-        let before = self.learned().pages();
-        self.set(pages, false).await;
+    ) -> Result<(Prepared, OwnedMutexGuard<()>), Refused> {
+        let locked = self.booting.lock_in_background().await;
+        let (generation, before) = (self.generation(), self.learned().pages());
         let booted = async {
+            self.set(pages, false).await;
             let prepared = self.engine.prepare().await;
+            // A boot for another reason may begin from here on.
+            self.set(&before, false).await;
             let prepared = prepared.map_err(|error| format!("the boot fails: {error:#}"))?;
             self.compare(&prepared, probes).await?;
             Ok::<_, String>(prepared)
         };
-        let booted = tokio::time::timeout_at(probes.until.into(), booted).await;
-        // Until the switch.
+        let booted = tokio::select! {
+            booted = tokio::time::timeout_at(probes.until.into(), booted) => booted,
+            () = self.booting.wanted() => {
+                self.set(&before, false).await;
+                return Err(Refused::Interrupted);
+            }
+        };
         self.set(&before, false).await;
-        let prepared = booted.unwrap_or_else(|_| Err("the comparison takes too long".into()))?;
-        Ok((prepared, locked))
+        // Before a page is blamed: the next boot may have other files than the serving one.
+        if self.generation() != generation || self.engine.is_outdated().await {
+            return Err(Refused::Interrupted);
+        }
+        let booted = booted.unwrap_or_else(|_| Err("the comparison takes too long".into()));
+        let prepared = booted.map_err(Refused::Pages)?;
+        // Files would stay those of another release.
+        match link_change(prepared.report(), &self.project, probes.site.root()) {
+            Some(_) => Err(Refused::Interrupted),
+            None => Ok((prepared, locked)),
+        }
     }
 
     async fn compare(&self, prepared: &Prepared, probes: &Probes<'_>) -> Outcome<()> {
@@ -181,8 +223,8 @@ impl Learner {
         // A time in seconds differs by then.
         tokio::time::sleep(boot_proof::SECOND).await;
         let after = probes.answers(serving).await?;
-        let templates = boot_proof::templates(before, after);
-        let differences = boot_proof::differences(&templates, &warm);
+        let plain = boot_proof::plain_answers(&before, &after);
+        let differences = boot_proof::differences(&plain, &warm);
         let found = probes
             .all()
             .zip(differences)
@@ -232,7 +274,10 @@ pub async fn prove_again(
     let reloaded = reload.await;
     for (learner, pages) in withdrawn {
         match reloaded {
-            Ok(()) => learner.learned().propose(pages),
+            Ok(()) => {
+                learner.learned().start_again();
+                learner.learned().propose(pages);
+            }
             Err(_) if pages.is_empty() => {}
             Err(_) => learner.set(&pages, false).await,
         }
@@ -257,6 +302,25 @@ pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
 
 /// The error says why pages are left out.
 type Outcome<T> = Result<T, String>;
+
+/// The application boots for another reason, so a comparison says nothing about the pages.
+struct Interrupted;
+
+/// Why a boot with pages does not serve.
+enum Refused {
+    /// Because of the pages.
+    Pages(String),
+    Interrupted,
+}
+
+impl Refused {
+    fn why(self) -> Result<String, Interrupted> {
+        match self {
+            Refused::Pages(why) => Ok(why),
+            Refused::Interrupted => Err(Interrupted),
+        }
+    }
+}
 
 /// What both boots are asked for.
 struct Probes<'a> {
@@ -306,7 +370,7 @@ impl Probes<'_> {
         let mut all = Vec::new();
         for (probe, other) in self.all() {
             let mut answers = Vec::new();
-            for _ in 0..ANSWERS {
+            for _ in 0..boot_proof::ANSWERS {
                 let mut event = warm_ups::get_learned(probe, self.site)
                     .ok_or_else(|| format!("{probe} has another script by now"))?;
                 if other {

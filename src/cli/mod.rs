@@ -6,6 +6,7 @@ mod acme;
 mod addresses;
 mod bench;
 mod boot_engines;
+mod boot_lock;
 mod boot_proof;
 mod boot_script;
 mod check;

@@ -1,19 +1,24 @@
 //! Boots the application again when it has changed since its boot: files, or what it names itself.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
 use tracing::{debug, error, info};
 
-use crate::engine::{Change, Engine, Pending};
+use crate::engine::{Change, Engine, Pending, Report};
 
 /// The longest pause between two boots.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Runs until it is aborted. `reload` boots all engines and switches, as `surus reload` does.
+/// Runs until it is aborted. `moved` finds changes that the engines do not, except the one with this
+/// number. `reload` boots all engines and switches, as `surus reload` does.
 pub async fn run(
     engines: Vec<Arc<dyn Engine>>,
+    moved: impl Fn(Option<u64>) -> Pending<'static, Change>,
     reload: impl Fn() -> Pending<'static, anyhow::Result<()>>,
 ) {
     let mut pace = BootPace::default();
@@ -21,12 +26,12 @@ pub async fn run(
     let mut failed = None;
     loop {
         let change = match failed {
-            None => any(&engines, None).await,
+            None => any(&engines, &moved, None).await,
             Some(_) => tokio::select! {
-                change = any(&engines, failed) => change,
+                change = any(&engines, &moved, failed) => change,
                 change = async {
                     pace.wait().await;
-                    any(&engines, None).await
+                    any(&engines, &moved, None).await
                 } => change,
             },
         };
@@ -54,16 +59,31 @@ pub async fn run(
     }
 }
 
-/// The first change that an engine finds, except the one with the number `known`.
-async fn any(engines: &[Arc<dyn Engine>], known: Option<u64>) -> Change {
-    match engines {
-        [] => std::future::pending().await,
-        _ => {
-            select_all(engines.iter().map(|engine| engine.outdated(known)))
-                .await
-                .0
+/// The first change that is found, except the one with the number `known`.
+async fn any(
+    engines: &[Arc<dyn Engine>],
+    moved: &impl Fn(Option<u64>) -> Pending<'static, Change>,
+    known: Option<u64>,
+) -> Change {
+    let found = engines.iter().map(|engine| engine.outdated(known));
+    select_all(found.chain([moved(known)])).await.0
+}
+
+/// The change of an engine that has booted from another document root than files are served from: a
+/// link on the way has another target now.
+pub fn link_change(report: &Report, project: &Path, root: &Path) -> Option<Change> {
+    let booted = report.get("document_root");
+    // A report has lines.
+    let is_comparable = !booted.is_empty() && !root.as_os_str().as_bytes().contains(&b'\n');
+    (is_comparable && Path::new(booted) != root).then(|| {
+        let mut number = DefaultHasher::new();
+        booted.hash(&mut number);
+        Change {
+            what: project.display().to_string(),
+            number: number.finish(),
+            is_immediate: false,
         }
-    }
+    })
 }
 
 /// The pauses between boots, so that files that always change, or a script that always says so,
@@ -99,8 +119,26 @@ fn pause(took: Duration, useless: u32) -> Duration {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn boot_from_another_document_root_is_a_change_of_the_link() {
+        let [project, root] = ["/srv/app", "/srv/1/public"].map(Path::new);
+        let change = |booted: &str| {
+            let report = Report::read(&format!("document_root={booted}\n"));
+            link_change(&report, project, root)
+        };
+        assert_eq!(change("/srv/1/public"), None);
+        assert_eq!(change(""), None, "it has booted nothing");
+        let moved = change("/srv/2/public").unwrap();
+        assert_eq!(moved.what, "/srv/app");
+        assert_ne!(change("/srv/3/public").unwrap().number, moved.number);
+        let lines = Path::new("/srv/1\n/public");
+        let report = Report::read("document_root=/srv/1");
+        assert_eq!(link_change(&report, project, lines), None);
+    }
 
     #[test]
     fn pauses_double_while_boots_do_not_help() {

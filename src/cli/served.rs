@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::info;
 
 use super::access_logs::AccessLogs;
+use super::boot_lock::BootLock;
 use super::engine_setup::PlannedPool;
 use super::learning::{self, Learner};
 use super::site_plans::{Plans, SitePlan};
@@ -22,7 +23,7 @@ use crate::app::site::routes::{self, Routes};
 use crate::app::x_sendfile::SendFile;
 use crate::app::{Application, DocumentTree, STATIC};
 use crate::config::Config;
-use crate::engine::{Engine, Pending, Prepared};
+use crate::engine::{Change, Engine, Pending, Prepared};
 use crate::fronts::admin::SiteEngines;
 use crate::fronts::http::Tls;
 use crate::fronts::http::request::hosted::{FirstBoot, Hosted, HostedSite};
@@ -51,7 +52,7 @@ pub(super) struct ServedSite {
     /// Tasks that run as long as the site is served.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// One boot with pages that are not compared yet, or one reload, at a time.
-    pub(super) booting: Arc<tokio::sync::Mutex<()>>,
+    pub(super) booting: Arc<BootLock>,
     /// What a changed application calls.
     hook: OnceLock<ReloadHook>,
 }
@@ -347,7 +348,54 @@ impl ServedSite {
                 None => Box::pin(site.clone().reload()),
             }
         };
-        tasks.push(tokio::spawn(revalidation::run(self.engines(), reload)));
+        let site = self.clone();
+        let moved = move |known| -> Pending<'static, Change> {
+            let site = site.clone();
+            Box::pin(async move { site.moved(known).await })
+        };
+        tasks.push(tokio::spawn(revalidation::run(
+            self.engines(),
+            moved,
+            reload,
+        )));
+    }
+
+    /// Returns when an engine has booted from another directory than files are served from: a link
+    /// has changed, and the engine has booted for another reason.
+    async fn moved(&self, known: Option<u64>) -> Change {
+        let mut boots: Vec<_> = (self.engines().iter())
+            .filter_map(|engine| engine.boots())
+            .collect();
+        loop {
+            for boot in &mut boots {
+                boot.borrow_and_update();
+            }
+            let is_new = |change: &Change| Some(change.number) != known;
+            if self.find_moved().is_some_and(|change| is_new(&change)) {
+                // A reload changes first the engines, and then the files.
+                let _booting = self.booting.lock_in_background().await;
+                if let Some(change) = self.find_moved().filter(is_new) {
+                    return change;
+                }
+                continue;
+            }
+            let changed = boots.iter_mut().map(|boot| Box::pin(boot.changed()));
+            let changed = match changed.len() {
+                0 => false,
+                _ => select_all(changed).await.0.is_ok(),
+            };
+            if !changed {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn find_moved(&self) -> Option<Change> {
+        let application = self.hosted.application.get()?;
+        let tree = application.tree.load();
+        let (project, root) = (&self.plan().project, tree.site.root());
+        let mut engines = application.engines.values();
+        engines.find_map(|engine| revalidation::link_change(&engine.report(), project, root))
     }
 }
 

@@ -161,6 +161,9 @@ pub fn table(engine: &EngineStatus) -> String {
         text.push_str(row.trim_end());
         text.push('\n');
     }
+    if !engine.created.is_empty() {
+        text.push_str(&format!("warm-up: {}\n", engine.created));
+    }
     for page in &engine.learned {
         text.push_str(&format!("warmed up by {page}\n"));
     }
@@ -216,6 +219,7 @@ mod tests {
                 page: "http://a/b".into(),
                 why: "it fails".into(),
             }],
+            created: "9 services created ahead in 5 ms".into(),
             queued: 3,
             workers: vec![
                 WorkerStatus {
@@ -243,6 +247,7 @@ mod tests {
              \x20    PID  STATE            FOR    SERVED    MEMORY  REQUEST\n\
              \x20     12  idle           1m30s         7         -\n\
              \x20 123456  busy            1.2s     12345     12.0M  GET /slow\n\
+             warm-up: 9 services created ahead in 5 ms\n\
              warmed up by http://a/\n\
              not warmed up by http://a/b: it fails\n"
         );

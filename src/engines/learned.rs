@@ -2,6 +2,8 @@
 //! warmed up by them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,9 +23,15 @@ const LONGEST: usize = 512;
 /// How many answers are counted before the pages are chosen, each time.
 const ROUNDS: [u32; 3] = [200, 2_000, 20_000];
 
-/// A page is chosen if at least one answer in this many is its own. A link that only one visitor
-/// has (to reset a password) is not among them.
+/// A page is chosen if at least one answer in this many is its own.
 const SHARE: u32 = 50;
+
+/// The fewest answers of a page that is chosen.
+const FEWEST: u32 = 20;
+
+/// From how many addresses clients must have asked for a page. A link that only one visitor has (to
+/// reset a password) is not among them, also if programs look at it, too.
+const ADDRESSES: usize = 3;
 
 /// Pages whose answers are counted at the same time.
 const COUNTED: usize = 512;
@@ -52,13 +60,40 @@ pub struct Learned {
 #[derive(Debug, Default)]
 struct State {
     answers: u32,
-    by_page: HashMap<String, u32>,
+    by_page: HashMap<String, PageAnswers>,
     rounds: usize,
     /// Which pages warm up the next boot, as absolute URLs.
     pages: Vec<String>,
     /// Pages that have warmed up other boots.
     proposed: Option<Vec<String>>,
     left_out: Vec<LeftOut>,
+}
+
+/// The answers of a page.
+#[derive(Debug, Default)]
+struct PageAnswers {
+    count: u32,
+    /// The first addresses, as [`network`] has them.
+    addresses: Vec<IpAddr>,
+}
+
+impl PageAnswers {
+    fn add(&mut self, client: Option<IpAddr>) {
+        self.count += 1;
+        if let Some(address) = client.map(network)
+            && self.addresses.len() < ADDRESSES
+            && !self.addresses.contains(&address)
+        {
+            self.addresses.push(address);
+        }
+    }
+
+    /// Whether the page is one for all, of `answers` that were counted.
+    fn is_enough(&self, answers: u32) -> bool {
+        self.count >= FEWEST
+            && self.addresses.len() >= ADDRESSES
+            && u64::from(self.count) * u64::from(SHARE) >= answers.into()
+    }
 }
 
 impl Learned {
@@ -88,16 +123,15 @@ impl Learned {
         let Some(page) = self.page(event) else { return };
         let mut state = self.lock();
         state.answers += 1;
-        match state.by_page.get_mut(&page) {
-            Some(count) => *count += 1,
-            None => {
-                if state.by_page.len() >= COUNTED {
-                    state.by_page.retain(|_, count| *count > 1);
-                }
-                if state.by_page.len() < COUNTED {
-                    state.by_page.insert(page, 1);
-                }
-            }
+        let client = event.origin.client.as_ref().map(|client| client.ip());
+        if state.by_page.len() >= COUNTED && !state.by_page.contains_key(&page) {
+            state.by_page.retain(|_, answers| answers.count > 1);
+        }
+        let has_room = state.by_page.len() < COUNTED;
+        match state.by_page.entry(page) {
+            Entry::Occupied(mut known) => known.get_mut().add(client),
+            Entry::Vacant(new) if has_room => new.insert(PageAnswers::default()).add(client),
+            Entry::Vacant(_) => {}
         }
         if ROUNDS.get(state.rounds) == Some(&state.answers) {
             self.due.notify_one();
@@ -110,9 +144,7 @@ impl Learned {
         loop {
             self.due.notified().await;
             let mut state = self.lock();
-            if let Some(pages) = state.proposed.take()
-                && state.pages.is_empty()
-            {
+            if let Some(pages) = state.proposed.take() {
                 // Enough answers may have been counted meanwhile.
                 self.due.notify_one();
                 return pages;
@@ -128,14 +160,33 @@ impl Learned {
         }
     }
 
-    /// Proposes pages that have warmed up a boot of another time or version.
+    /// Proposes pages that have warmed up a boot of another time or version, or that could not be
+    /// compared, in addition to those proposed before.
     pub fn propose(&self, mut pages: Vec<String>) {
         // The configuration may have named other hosts.
         pages.retain(|page| self.has_own_host(page));
-        if !pages.is_empty() {
-            self.lock().proposed = Some(pages);
-            self.due.notify_one();
+        if pages.is_empty() {
+            return;
         }
+        let mut state = self.lock();
+        let proposed = state.proposed.get_or_insert_default();
+        for page in pages {
+            if !proposed.contains(&page) && proposed.len() < MOST_PAGES {
+                proposed.push(page);
+            }
+        }
+        self.due.notify_one();
+    }
+
+    /// Begins to learn the pages of another version of the application, for which pages that were
+    /// left out may be fine.
+    pub fn start_again(&self) {
+        let mut state = self.lock();
+        state.left_out.clear();
+        state.by_page.clear();
+        (state.answers, state.rounds) = (0, 0);
+        drop(state);
+        self.start();
     }
 
     /// Which pages warm up the next boot.
@@ -173,6 +224,16 @@ impl Learned {
         let scheme = if event.origin.https { "https" } else { "http" };
         let page = format!("{scheme}://{host}{}", uri.path());
         is_page(&page).then_some(page)
+    }
+
+    /// Reads what [`text`] has written, perhaps by a process that a request has taken over: pages at
+    /// hosts of the configuration only.
+    pub fn parse(&self, text: &str) -> anyhow::Result<Vec<String>> {
+        let pages = parse(text)?;
+        for page in &pages {
+            ensure!(self.has_own_host(page), "a page of another host: {page:?}");
+        }
+        Ok(pages)
     }
 
     /// Whether a page is at a host of the configuration, or at none.
@@ -238,11 +299,18 @@ fn is_for_all(event: &Event, response: &Response) -> bool {
         && !(response.headers().get_all(header::CACHE_CONTROL).iter()).any(is_secret)
 }
 
+/// What counts as one address: a client of IPv6 usually has a whole network.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
 /// The pages with the most answers, if these are enough.
-fn most(counts: HashMap<String, u32>, answers: u32) -> Vec<String> {
-    let enough =
-        |(_, count): &(String, u32)| u64::from(*count) * u64::from(SHARE) >= answers.into();
-    let mut pages: Vec<_> = counts.into_iter().filter(enough).collect();
+fn most(counts: HashMap<String, PageAnswers>, answers: u32) -> Vec<String> {
+    let enough = counts.into_iter().filter(|(_, of)| of.is_enough(answers));
+    let mut pages: Vec<_> = enough.map(|(page, of)| (page, of.count)).collect();
     pages.sort_by(|(one, ones), (other, others)| others.cmp(ones).then(one.cmp(other)));
     pages.truncate(MOST_PAGES);
     pages.into_iter().map(|(page, _)| page).collect()
@@ -255,9 +323,44 @@ mod tests {
 
     #[test]
     fn pages_of_enough_answers_are_chosen_in_order() {
-        let counts = [("http://a/", 90), ("http://a/b", 100), ("http://a/once", 3)];
-        let counts = counts.map(|(page, count)| (page.to_owned(), count));
+        let counts = [("http://a/", 90, 3), ("http://a/b", 100, 3)];
+        let counts = counts.map(|(page, count, addresses)| answers(page, count, addresses));
         assert_eq!(most(counts.into(), 200), ["http://a/b", "http://a/"]);
+    }
+
+    /// A page with answers to clients of this many addresses.
+    fn answers(page: &str, count: u32, addresses: u8) -> (String, PageAnswers) {
+        let mut all = PageAnswers::default();
+        for number in 0..count {
+            let address = [203, 0, 113, number as u8 % addresses];
+            all.add(Some(address.into()));
+        }
+        (page.to_owned(), all)
+    }
+
+    /// A secret link is asked for by its owner, and by programs that look at what is mailed.
+    #[test]
+    fn page_of_few_answers_or_addresses_is_not_chosen() {
+        for (count, addresses) in [(19, 19), (100, 1), (100, 2)] {
+            let counts = [answers("http://a/secret", count, addresses)];
+            let none: [&str; 0] = [];
+            assert_eq!(most(counts.into(), 200), none, "{count} {addresses}");
+        }
+        assert_eq!(most([answers("http://a/", 39, 3)].into(), 2000).len(), 0);
+        assert_eq!(most([answers("http://a/", 40, 3)].into(), 2000).len(), 1);
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_once() {
+        let mut all = PageAnswers::default();
+        for client in ["2001:db8::1", "2001:db8::2", "2001:db8:0:0:ffff::1"] {
+            all.add(Some(client.parse().unwrap()));
+        }
+        for client in ["198.51.100.7", "::ffff:198.51.100.7"] {
+            all.add(Some(client.parse().unwrap()));
+        }
+        all.add(None);
+        assert_eq!((all.count, all.addresses.len()), (6, 2));
     }
 
     #[test]
@@ -271,9 +374,31 @@ mod tests {
         assert!(proposed(&[], NO_HOST));
         assert!(!proposed(&[], "client.test"));
         assert!(proposed(&["a.test", "b.test"], "b.test"));
+        let learned = Learned::of_hosts(vec!["a.test".into()]);
+        assert!(learned.parse(&text(&[page("a.test")])).is_ok());
+        assert!(learned.parse(&text(&[page("client.test")])).is_err());
         for other in ["client.test", "b.test:81", NO_HOST] {
             assert!(!proposed(&["a.test", "b.test"], other), "{other}");
         }
+    }
+
+    #[tokio::test]
+    async fn another_version_may_use_pages_that_were_left_out_and_learns_again() {
+        let learned = Learned::default();
+        let page = |path: &str| format!("http://{NO_HOST}{path}");
+        learned.leave_out(LeftOut {
+            page: page("/a"),
+            why: String::new(),
+        });
+        learned.lock().rounds = ROUNDS.len();
+        learned.start_again();
+        assert!(learned.left_out().is_empty() && learned.is_counting());
+        assert_eq!(learned.lock().rounds, 0);
+        learned.propose(vec![page("/a"), page("/b")]);
+        learned.propose(vec![page("/b"), page("/c")]);
+        learned.set_pages(vec![page("/a")]);
+        let proposed = ["/a", "/b", "/c"].map(page);
+        assert_eq!(learned.chosen().await, proposed);
     }
 
     #[test]

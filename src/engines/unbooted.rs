@@ -90,6 +90,15 @@ impl Engine for Unbooted {
         Box::pin(async move { engine.outdated(known).await })
     }
 
+    fn boots(&self) -> Option<watch::Receiver<u64>> {
+        self.engine().boots()
+    }
+
+    fn is_outdated(&self) -> Pending<'_, bool> {
+        let engine = self.engine();
+        Box::pin(async move { engine.is_outdated().await })
+    }
+
     fn restart_workers(&self) -> Pending<'_, anyhow::Result<()>> {
         let engine = self.engine();
         Box::pin(async move { engine.restart_workers().await })

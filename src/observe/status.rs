@@ -21,6 +21,9 @@ pub struct EngineStatus {
     /// Such pages that do not warm up boots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
+    /// What the boot script has created ahead, as PHP says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub created: String,
     /// Requests that wait for a worker.
     pub queued: usize,
     pub workers: Vec<WorkerStatus>,

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use super::client::Client;
+use super::client::{Client, PROXY};
 use super::examples::laravel_without_libraries;
 use super::learned::teach;
 use super::site::{Site, extension, fixture, framework};
@@ -167,8 +167,8 @@ fn every_engine_answers_as_classic(libraries: &str) {
 #[ignore = "make test-learned"]
 fn laravel_visitors_get_answers_of_classic_from_a_learned_boot() {
     let site = unmodified("laravel10");
-    let learn = ("SURUS_ENGINE_WARMUP", "learn");
-    let serve = |engine| site.serve_with(&["--engine", engine, "--workers", "2"], &[learn]);
+    let learn = [("SURUS_ENGINE_WARMUP", "learn"), PROXY];
+    let serve = |engine| site.serve_with(&["--engine", engine, "--workers", "2"], &learn);
     let terminated = || {
         let _ = std::fs::remove_file(site.www().join("storage/terminated"));
     };
@@ -194,6 +194,31 @@ fn unmodified_laravel_is_booted_by_one_word() {
         let surus = serve(engine);
         surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
         same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
+    }
+}
+
+/// Laravel shows Symfony's page, which asks for all files of the stack trace.
+#[test]
+fn laravel_debug_page_of_a_boot_names_the_exception_and_no_other() {
+    let site = unmodified("laravel10");
+    let debug = [
+        ("SURUS_ENV_APP_DEBUG", "1"),
+        ("SURUS_ENGINE_WARMUP", "auto"),
+    ];
+    for engine in ["classic", "rewind", "worker"] {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &debug);
+        let visitor = Client::new(&surus.url);
+        for (page, status) in [("/throws", 500), ("/no/such/page", 404)] {
+            let answer = visitor.get_as(page, &[("accept", "text/html")]);
+            assert_eq!(answer.status, status, "{engine}: {}", answer.text());
+            assert!(!answer.text().contains("Unable to find"), "{engine} {page}");
+            let names = page != "/throws" || answer.text().contains("thrown");
+            assert!(names, "{engine}: {}", answer.text());
+        }
+        let log = surus.log();
+        for sign in ["Unable to find", "cannot be booted"] {
+            assert!(!log.contains(sign), "{engine}: {log}");
+        }
     }
 }
 

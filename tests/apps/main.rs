@@ -39,3 +39,4 @@ mod visitors;
 mod warmup;
 mod wordpress;
 mod wordpress_blocks;
+mod wordpress_visitors;

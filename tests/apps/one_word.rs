@@ -89,6 +89,24 @@ fn unmodified_slim_is_booted_by_one_word() {
     }
 }
 
+#[test]
+fn application_with_another_directory_of_packages_is_booted() {
+    let composer = r#"{"config": {"vendor-dir": "packages"}}"#;
+    let index = SLIM_INDEX.replace("vendor", "packages");
+    let site = slim()
+        .remove("vendor/autoload.php")
+        .write("packages/autoload.php", SLIM)
+        .write("composer.json", composer)
+        .write(
+            "public/index.php",
+            &index.replace("require", "require_once"),
+        );
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    surus.wait_for_log(|log| log.contains("script=\"surus://boot/slim.php\""));
+    let said = Client::new(&surus.url).get("/?q=a").ok().text();
+    assert_eq!(said, "a 1 public end");
+}
+
 /// The boot script is no file, so `open_basedir` need not allow one.
 #[test]
 fn boot_script_runs_within_open_basedir_and_without_opcache() {
@@ -102,6 +120,64 @@ fn boot_script_runs_within_open_basedir_and_without_opcache() {
             "nothing 1 public end"
         );
     }
+}
+
+/// The request comes in the middle of the script, so none can come before the boot has ended.
+#[test]
+fn warm_ups_of_an_application_that_cannot_have_any_are_reported() {
+    for warmup in ["[\"/\"]", "\"learn\"", "\"auto\""] {
+        let settings = format!("[engine]\nname = \"rewind\"\nwarmup = {warmup}\n");
+        let site = slim().write("surus.toml", &settings);
+        let surus = site.serve_with(&["--workers", "1"], &[]);
+        Client::new(&surus.url).get("/").ok();
+        let is_expected = warmup != "\"auto\"";
+        let log = surus.log();
+        let is_said = log.contains("engine.warmup has no effect");
+        assert_eq!(is_said, is_expected, "{warmup}: {log}");
+        drop(surus);
+        let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_surus"));
+        let said = check.arg("check").arg(site.www()).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        let is_said = said.contains("! engine.warmup has no effect: Slim");
+        assert_eq!(is_said, is_expected, "{warmup}: {said}");
+    }
+}
+
+/// What error pages do with the lowest file of a stack trace. Frameworks make an exception of a
+/// warning.
+const ASKS: &str = r#"<?php
+    set_error_handler(static fn (int $type, string $text) => throw new ErrorException($text));
+    $trace = (new Exception())->getTrace();
+    $file = end($trace)['file'];
+    foreach ([$file, "$file(1) : eval()'d code"] as $name) {
+        $found = file_exists($name) || is_file($name) || is_readable($name) || is_dir($name);
+        $lines = file($name);
+        $text = highlight_file($name, true);
+        $said[] = [$found, $lines[0] ?? '', str_contains($text, 'SlimRequests')];
+    }
+    foreach (['w', 'r+', 'x'] as $mode) {
+        try {
+            fopen($file, $mode);
+            $said[] = $mode;
+        } catch (ErrorException) {
+        }
+    }
+    echo json_encode([$file, $said], JSON_UNESCAPED_SLASHES);
+"#;
+
+#[test]
+fn boot_script_in_a_stack_trace_is_asked_for_without_a_warning() {
+    let index = SLIM_INDEX
+        .replace("require", "require_once")
+        .replace("$app->run();", "$app->run(); require __DIR__.'/asks.php';");
+    let site = slim()
+        .write("public/asks.php", ASKS)
+        .write("public/index.php", &index);
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    surus.wait_for_log(|log| log.contains("script=\"surus://boot/slim.php\""));
+    let said = Client::new(&surus.url).get("/").ok().text();
+    let shown = r#"["surus://boot/slim.php",[[false,"<?php\n",true],[false,"",false]]]"#;
+    assert!(said.contains(shown), "{said}\n{}", surus.log());
 }
 
 #[test]

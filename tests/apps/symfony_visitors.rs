@@ -1,7 +1,7 @@
 //! Interleaves two users and an anonymous visitor in one Symfony application: none sees another's
 //! data.
 
-use super::client::Client;
+use super::client::{Client, PROXY};
 use super::learned::teach;
 use super::site::{Site, framework};
 use super::visitors::Step::{Get, Post};
@@ -161,6 +161,7 @@ fn serve_warm(site: &Site, engine: &str, warmup: &str) -> Surus {
         ("SURUS_ENV_APP_ENV", "prod"),
         ("SURUS_ENV_APP_DEBUG", "0"),
         ("SURUS_ENGINE_WARMUP", warmup),
+        PROXY,
     ];
     site.serve_with(&["--engine", engine, "--workers", "2"], &environment)
 }
@@ -231,6 +232,64 @@ fn symfony_service_whose_constructor_looks_at_the_visitor_is_left_to_requests() 
             let controller = r"App\Controller\Visitor is created by each request";
             assert!(log.replace(r"\\", r"\").contains(controller), "{log}");
         }
+    }
+}
+
+/// What the constructor of a service keeps, and whether each request must create the service.
+const KEPT: &[(&str, &str, bool)] = &[
+    ("Constant", "static fn () => new \\ArrayObject([1])", false),
+    ("Date", "date('d.m.Y')", true),
+    ("Day", "intdiv(time(), 86_400)", true),
+    ("Midnight", "new \\DateTimeImmutable('today')", true),
+    ("Memo", "self::$memo ??= date('Ymd')", true),
+    ("Server", "date('Ymd', $_SERVER['REQUEST_TIME'])", true),
+    ("Float", "(int) microtime(true) >> 17", true),
+    (
+        "Captured",
+        "(fn ($n) => fn () => $n)(random_int(0, PHP_INT_MAX))",
+        true,
+    ),
+    (
+        "Listed",
+        "new \\ArrayObject([random_int(0, PHP_INT_MAX)])",
+        true,
+    ),
+    (
+        "Seeded",
+        "new \\Random\\Engine\\Mt19937(random_int(0, PHP_INT_MAX))",
+        true,
+    ),
+    ("Hidden", "new \\SplPriorityQueue()", true),
+];
+
+/// Of some of these, all objects of a day are equal.
+#[test]
+fn symfony_service_that_keeps_a_date_or_hides_what_it_keeps_is_left_to_requests() {
+    let mut site = unmodified("symfony7");
+    for (name, kept, _) in KEPT {
+        let class = SUBSCRIBER
+            .replace("class Subscriber", &format!("class Kept{name}"))
+            .replace(
+                "error_log('a subscriber is created')",
+                &format!("$this->kept = {kept}"),
+            )
+            .replace("error_log('a subscriber is called')", "// nothing")
+            .replace(
+                "public function __construct",
+                "private static mixed $memo = null;
+    private mixed $kept;
+
+    public function __construct",
+            );
+        site = site.write(&format!("src/Service/Kept{name}.php"), &class);
+    }
+    let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &env);
+    surus.wait_for_log(|log| log.contains("services created ahead"));
+    let log = surus.log().replace(r"\\", r"\");
+    for (name, _, is_left) in KEPT {
+        let left = format!(r"App\Service\Kept{name} is created by each request");
+        assert_eq!(log.contains(&left), *is_left, "{name}: {log}");
     }
 }
 
@@ -312,6 +371,32 @@ fn symfony_service_that_connects_to_a_server_is_left_to_requests() {
 fn unmodified_symfony_is_booted_by_one_word() {
     for libraries in ["symfony6", "symfony7"] {
         one_word_boots(&unmodified(libraries), "symfony-runtime.php");
+    }
+}
+
+/// The lowest files of its stack trace are Surus's boot script and classes, which are no files.
+#[test]
+fn symfony_debug_page_of_a_boot_names_the_exception_and_no_other() {
+    let site = unmodified("symfony7");
+    let debug = [
+        ("SURUS_ENV_APP_ENV", "dev"),
+        ("SURUS_ENV_APP_DEBUG", "1"),
+        // Its answer is a page for developers, too.
+        ("SURUS_ENGINE_WARMUP", "auto"),
+    ];
+    for engine in ["classic", "rewind", "worker"] {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &debug);
+        let visitor = Client::new(&surus.url);
+        for (page, status, says) in [("/throws", 500, "thrown"), ("/no", 404, "No route found")] {
+            let answer = visitor.get_as(page, &[("accept", "text/html")]);
+            assert_eq!(answer.status, status, "{engine}: {}", answer.text());
+            assert!(answer.text().contains(says), "{engine}: {}", answer.text());
+            assert!(!answer.text().contains("Unable to find"), "{engine} {page}");
+        }
+        let log = surus.log();
+        for sign in ["Unable to find", "cannot warm up", "cannot be booted"] {
+            assert!(!log.contains(sign), "{engine}: {log}");
+        }
     }
 }
 

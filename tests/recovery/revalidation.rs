@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::booted::boot_in;
 use crate::common::Surus;
-use crate::site::{Site, app, ask, request};
+use crate::site::{Site, app, ask, kill, request, template_of};
 
 const ENGINES: [&str; 4] = ["rewind", "fork", "standby", "worker"];
 
@@ -112,6 +112,24 @@ fn files_that_the_boot_or_requests_write_are_no_change() {
         assert_eq!(answers_for(&site, 4), ["1"], "{engine}");
         let log = site.surus.log();
         assert!(!log.contains(CHANGED), "{engine}: {log}");
+    }
+}
+
+/// Another program changes a file that the boot has read.
+#[test]
+fn application_that_changes_during_the_first_boot_boots_again_before_it_serves() {
+    let boot = "
+        $file = __DIR__.'/writable/said.txt';
+        is_file($file) || exec(\"printf one > '$file'\");
+        $said = file_get_contents($file);
+        exec(\"printf second > '$file'\");
+        surus_serve(function () use ($said) { echo $said; });";
+    for engine in ["rewind", "fork"] {
+        let site = booted(engine, boot, &[]);
+        assert_eq!(site.get("/").body, "second", "{engine}");
+        let log = site.surus.log();
+        let again = "the application has changed while it booted; it boots again";
+        assert!(log.contains(again), "{engine}: {log}");
     }
 }
 
@@ -233,6 +251,35 @@ fn exchanged_link_under_load_mixes_no_releases() {
         }
         assert_eq!(clients.stop(), Vec::<String>::new(), "{engine}");
         assert_eq!(surus.log().matches(CHANGED).count(), 3, "{}", surus.log());
+    }
+}
+
+/// The master process of the old release ends, and PHP restarts without a reload.
+#[test]
+fn exchanged_link_before_a_restart_of_php_exchanges_static_files_too() {
+    for engine in ["rewind", "worker"] {
+        let dir = app();
+        for version in ["1", "2"] {
+            let place = dir.path().join(version);
+            std::fs::create_dir(&place).unwrap();
+            std::fs::write(place.join("index.php"), HALVES).unwrap();
+            std::fs::write(place.join("asset.txt"), version).unwrap();
+            release(&place, version);
+        }
+        let current = dir.path().join("current");
+        symlink("1", &current).unwrap();
+        let unchecked = "opcache.validate_timestamps=0";
+        let args = ["--workers", "2", "--engine", engine, "-d", unchecked];
+        let surus = Surus::serve(&current, &args);
+        eventually(&surus, "1 1 1");
+        let new = dir.path().join("new");
+        symlink("2", &new).unwrap();
+        std::fs::rename(new, &current).unwrap();
+        kill(template_of(&surus), "KILL");
+        eventually(&surus, "2 2 2");
+        surus.wait_for_log(|log| log.contains(CHANGED) && log.contains("reloaded"));
+        let asset = ask(&surus.address, request("GET", "/asset.txt", "").as_bytes());
+        assert_eq!(asset.unwrap().body, "2", "{engine}: {}", surus.log());
     }
 }
 

@@ -155,17 +155,7 @@ impl Site {
     }
 
     pub fn template(&self) -> u32 {
-        let mut found = None;
-        until("there is one template", || {
-            // A keeper has a front end and an opener, too.
-            let is_php = |pid: &u32| {
-                let name = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
-                name.is_ok_and(|name| name.starts_with("surus-php"))
-            };
-            found = children(self.surus.pid()).into_iter().find(is_php);
-            found.is_some()
-        });
-        found.unwrap()
+        template_of(&self.surus)
     }
 
     pub fn workers(&self) -> Vec<u32> {
@@ -280,6 +270,21 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("two minutes have passed without: {what}");
+}
+
+/// The master process of a server with one pool.
+pub fn template_of(surus: &Surus) -> u32 {
+    let mut found = None;
+    until("there is one template", || {
+        // A keeper has a front end and an opener, too.
+        let is_php = |pid: &u32| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            name.is_ok_and(|name| name.starts_with("surus-php"))
+        };
+        found = children(surus.pid()).into_iter().find(is_php);
+        found.is_some()
+    });
+    found.unwrap()
 }
 
 /// The process has stopped when this returns: a sleeping process that has not run since still

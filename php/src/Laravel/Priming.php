@@ -7,6 +7,7 @@ use Illuminate\Database\Eloquent\Casts\Attribute;
 use Illuminate\Database\Eloquent\Model;
 use Illuminate\Foundation\Application;
 use Illuminate\Support\Pluralizer;
+use Surus\Warmup;
 
 /**
  * Creates after the warm-ups, by name, what each request would create again: services of Laravel,
@@ -35,20 +36,51 @@ final class Priming
         'globalAfterResolvingCallbacks',
     ];
 
+    /** The most that a line of the log names. */
+    private const NAMED = 10;
+
+    /** @var array<string, string> why each request has to do it, by what was left out */
+    private array $leftOut = [];
+
+    private int $services = 0;
+
+    private int $models = 0;
+
+    private function __construct(private readonly Application $app)
+    {
+    }
+
     public static function apply(Application $app): void
     {
+        $begun = hrtime(true);
+        $priming = new self($app);
+        $priming->create();
+        $priming->log((hrtime(true) - $begun) / 1e6);
+    }
+
+    private function create(): void
+    {
         foreach (self::GLOBAL_CALLBACKS as $list) {
-            if (!self::areLaravels(self::read($app, $list))) {
+            if (!self::areLaravels(self::read($this->app, $list))) {
+                $this->leftOut['all services'] = 'the application or a package changes each that is created';
+
                 return;
             }
         }
         foreach (self::SERVICES as $name) {
             try {
-                if ($app->bound($name) && self::isLaravels($app, $name)) {
-                    $app->make($name);
+                if (!$this->app->bound($name)) {
+                    continue;
                 }
-            } catch (\Throwable) {
+                if (!self::isLaravels($this->app, $name)) {
+                    $this->leftOut["service $name"] = 'the application or a package changes it';
+                    continue;
+                }
+                $this->app->make($name);
+                ++$this->services;
+            } catch (\Throwable $e) {
                 // A missing configuration fails where a request needs it.
+                $this->leftOut["service $name"] = $e::class.': '.$e->getMessage();
             }
         }
         if (class_exists(Pluralizer::class, false)) {
@@ -58,10 +90,31 @@ final class Priming
         if (class_exists(Model::class, false)) {
             foreach (get_declared_classes() as $class) {
                 if (is_subclass_of($class, Model::class)) {
-                    self::prime(new \ReflectionClass($class));
+                    $this->prime(new \ReflectionClass($class));
                 }
             }
         }
+    }
+
+    /** Says what was created, and what each request has to create. */
+    private function log(float $milliseconds): void
+    {
+        $lines = [\sprintf(
+            '%d services and %d models created ahead in %d ms',
+            $this->services,
+            $this->models,
+            $milliseconds
+        )];
+        if ($this->leftOut) {
+            $named = [];
+            foreach (\array_slice($this->leftOut, 0, self::NAMED, true) as $what => $why) {
+                $named[] = "$what ($why)";
+            }
+            $more = \count($this->leftOut) - \count($named);
+            $lines[] = 'left to each request: '.implode(', ', $named)
+                .($more > 0 ? " and $more more" : '');
+        }
+        Warmup::report($lines);
     }
 
     /** Whether only code of Laravel's creates a service. */
@@ -124,9 +177,15 @@ final class Priming
     }
 
     /** Finds the accessors of a model, and boots its class. */
-    private static function prime(\ReflectionClass $class): void
+    private function prime(\ReflectionClass $class): void
     {
-        if (!$class->isInstantiable() || self::hasOwn($class, self::findsAccessors(...))) {
+        if (!$class->isInstantiable()) {
+            return;
+        }
+        $model = "model $class->name";
+        if (self::hasOwn($class, self::findsAccessors(...))) {
+            $this->leftOut[$model] = 'it has methods that return attributes';
+
             return;
         }
         try {
@@ -141,9 +200,13 @@ final class Priming
                     && !self::hasOwn($class, self::boots($class))
             ) {
                 $class->newInstance();
+                ++$this->models;
+            } else {
+                $this->leftOut[$model] = 'code of the application or of a package boots it, too';
             }
-        } catch (\Throwable) {
+        } catch (\Throwable $e) {
             // A request that needs it gets the exception.
+            $this->leftOut[$model] = $e::class.': '.$e->getMessage();
         }
     }
 
@@ -154,9 +217,11 @@ final class Priming
      */
     private static function hasOwn(\ReflectionClass $class, \Closure $is): bool
     {
+        // Of Illuminate, which has a package for each of its directories, or one for all.
+        $laravel = \dirname((string) (new \ReflectionClass(Model::class))->getFileName(), 3).'/';
         foreach ($class->getMethods() as $method) {
             // The methods of traits are those of the class, but in another file.
-            if (!str_contains((string) $method->getFileName(), '/Illuminate/') && $is($method)) {
+            if (!str_starts_with((string) $method->getFileName(), $laravel) && $is($method)) {
                 return true;
             }
         }

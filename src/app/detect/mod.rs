@@ -3,6 +3,8 @@
 mod front_controller;
 mod packages;
 
+pub use packages::directory as package_directory;
+
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
@@ -52,6 +54,9 @@ impl Display for Framework {
     }
 }
 
+/// What loads the Runtime component.
+const LOADER: &str = "autoload_runtime.php";
+
 /// Detects the application in `project` whose front controller is `front`.
 pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
     let Some(text) = read(front) else {
@@ -75,13 +80,17 @@ pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
         );
     }
     let version = |package: &str| packages::version(project, package);
-    let autoloads = project.join("vendor/autoload.php").is_file();
-    let lacks_libraries =
-        || (!autoloads).then(|| "vendor/autoload.php is missing (composer install)".to_string());
-    if code.contains("vendor/autoload_runtime.php") {
-        let runtime = read(&project.join("vendor/autoload_runtime.php"));
-        let why = match &runtime {
-            None => Some("vendor/autoload_runtime.php is missing (composer install)".to_string()),
+    let missing = |file: &Path| {
+        let name = file.strip_prefix(project).unwrap_or(file).display();
+        format!("{name} is missing (composer install)")
+    };
+    let autoload = packages::directory(project).join("autoload.php");
+    let autoloads = autoload.is_file();
+    let lacks_libraries = || (!autoloads).then(|| missing(&autoload));
+    if code.contains(LOADER) {
+        let loader = packages::directory(project).join(LOADER);
+        let why = match &read(&loader) {
+            None => Some(missing(&loader)),
             Some(text) if !text.contains(r"Component\\Runtime\\SymfonyRuntime'") => {
                 return DetectedApplication::Own;
             }
@@ -115,7 +124,7 @@ pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
         Some(version) => {
             let why = match autoloads {
                 true => "only Slim 4 lets the boot say where requests come from".to_string(),
-                false => "vendor/autoload.php is missing (composer install)".to_string(),
+                false => missing(&autoload),
             };
             found(FrameworkKind::Slim, Some(version), Some(why))
         }
@@ -126,10 +135,10 @@ pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
 /// The class that the application's runtime loader creates if `APP_RUNTIME` is not set:
 /// `extra.runtime.class` of composer.json. None without a loader.
 pub fn default_runtime(project: &Path, front: &Path) -> Option<String> {
-    if !front_controller::without_comments(&read(front)?).contains("vendor/autoload_runtime.php") {
+    if !front_controller::without_comments(&read(front)?).contains(LOADER) {
         return None;
     }
-    let loader = read(&project.join("vendor/autoload_runtime.php"))?;
+    let loader = read(&packages::directory(project).join(LOADER))?;
     let (_, rest) = loader.split_once("['APP_RUNTIME'] ?? '")?;
     Some(rest.split_once('\'')?.0.replace(r"\\", r"\"))
 }
@@ -203,6 +212,24 @@ require __DIR__.'/../vendor/autoload.php';
         let files = [&files[..], &[("composer.lock", lock)]].concat();
         assert_eq!(
             look_at(&files),
+            known(FrameworkKind::Laravel, Some("12.3.1"))
+        );
+    }
+
+    #[test]
+    fn directory_of_packages_is_the_one_that_composer_uses() {
+        let composer = r#"{"config": {"vendor-dir": "lib/php"}}"#;
+        let index = LARAVEL.replace("vendor", "lib/php");
+        let list = r#"{"packages": [{"name": "laravel/framework", "version": "v12.3.1"}]}"#;
+        let files = [("public/index.php", &*index), ("composer.json", composer)];
+        let reason = why(look_at(&files));
+        assert!(reason.contains("lib/php/autoload.php"), "{reason}");
+        let installed = [
+            ("lib/php/autoload.php", "<?php"),
+            ("lib/php/composer/installed.json", list),
+        ];
+        assert_eq!(
+            look_at(&[&files[..], &installed].concat()),
             known(FrameworkKind::Laravel, Some("12.3.1"))
         );
     }

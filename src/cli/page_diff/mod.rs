@@ -1,8 +1,10 @@
 //! Compares pages: writes answers as text, and masks what varies between two answers to the same
 //! request.
 
+mod bursts;
 mod template;
 
+pub use bursts::PlainAnswers;
 pub use template::Template;
 
 use http::{HeaderName, HeaderValue, response};

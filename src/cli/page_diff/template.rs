@@ -2,6 +2,7 @@
 //! random values differ between two answers of the same engine, so they are gaps.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Above this product of lengths, only tokens that occur once are aligned.
 const LARGEST_TABLE: usize = 1_000_000;
@@ -12,7 +13,10 @@ const SHOWN_TOKENS: usize = 8;
 /// Most characters that are shown before a difference.
 const SHOWN_BEFORE: usize = 20;
 /// Most characters that are shown from a difference on.
-const SHOWN_AFTER: usize = 40;
+pub(super) const SHOWN_AFTER: usize = 40;
+
+/// A part of an answer, word by word.
+pub(super) type Tokens<'a> = Vec<&'a [u8]>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PagePiece {
@@ -58,22 +62,32 @@ impl Template {
 
     /// The first difference of an answer: what is expected there, and what the answer has.
     pub fn difference(&self, answer: &[u8]) -> Option<(String, String)> {
-        let tokens = tokens(answer);
-        let (piece, token) = self.mismatch(&tokens)?;
-        let expected = around(&self.0, piece, |piece| match piece {
-            PagePiece::Token(token) => token,
-            PagePiece::Gap => "…".as_bytes(),
-        });
-        Some((expected, around(&tokens, token, |token| token)))
+        self.gaps(answer).err()
     }
 
-    /// Where the tokens stop matching. Greedy: a gap takes as few tokens as it can.
-    fn mismatch(&self, tokens: &[&[u8]]) -> Option<(usize, usize)> {
+    /// What an answer has in each gap, or its first difference.
+    pub(super) fn gaps<'a>(&self, answer: &'a [u8]) -> Result<Vec<Tokens<'a>>, (String, String)> {
+        let tokens = tokens(answer);
+        let found = self.find_gaps(&tokens);
+        let gaps = found.map_err(|(piece, token)| {
+            let expected = around(&self.0, piece, |piece| match piece {
+                PagePiece::Token(token) => token,
+                PagePiece::Gap => "…".as_bytes(),
+            });
+            (expected, around(&tokens, token, |token| token))
+        })?;
+        Ok(gaps.into_iter().map(|gap| tokens[gap].to_vec()).collect())
+    }
+
+    /// The tokens in each gap, or where the tokens stop matching. Greedy: a gap takes as few tokens
+    /// as it can.
+    fn find_gaps(&self, tokens: &[&[u8]]) -> Result<Vec<Range<usize>>, (usize, usize)> {
         let pieces = &self.0;
         let (mut piece, mut token) = (0, 0);
         let mut furthest = (0, 0);
-        // The piece after the last gap, and the first token that is not in the gap.
-        let mut retry = None;
+        let mut gaps: Vec<Range<usize>> = Vec::new();
+        // The piece after the last gap.
+        let mut after = 0;
         for _ in 0..MAX_STEPS {
             // By pieces: a gap before a difference reaches to the end of the answer.
             if furthest.0 < piece {
@@ -82,23 +96,24 @@ impl Template {
             match pieces.get(piece) {
                 Some(PagePiece::Gap) => {
                     piece += 1;
-                    retry = Some((piece, token));
+                    after = piece;
+                    gaps.push(token..token);
                 }
                 Some(PagePiece::Token(expected)) if tokens.get(token) == Some(&&expected[..]) => {
                     piece += 1;
                     token += 1;
                 }
-                None if token == tokens.len() => return None,
-                _ => match retry {
-                    Some((after, first)) if first < tokens.len() => {
-                        retry = Some((after, first + 1));
-                        (piece, token) = (after, first + 1);
+                None if token == tokens.len() => return Ok(gaps),
+                _ => match gaps.last_mut() {
+                    Some(gap) if gap.end < tokens.len() => {
+                        gap.end += 1;
+                        (piece, token) = (after, gap.end);
                     }
-                    _ => return Some(furthest),
+                    _ => return Err(furthest),
                 },
             }
         }
-        Some(furthest)
+        Err(furthest)
     }
 }
 

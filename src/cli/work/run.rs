@@ -15,7 +15,7 @@ use super::open::{self, Booted};
 use super::{WorkPart, memory_trim, revalidation, stdout};
 use crate::cli::stop_signals::StopSignals;
 use crate::config::reread::ConfigOrigin;
-use crate::engine::{Engine, Pending};
+use crate::engine::{Change, Engine, Pending};
 use crate::fronts::admin::{self, Admin, SiteEngines};
 use crate::fronts::queue::backoff;
 use crate::fronts::queue::deaths::Deaths;
@@ -207,7 +207,9 @@ async fn drive(
         .filter_map(|(_, runner)| Some(runner.as_ref()?.engine.clone()))
         .collect();
     set(&of.state, |state| state.engines = engines.clone());
-    let revalidation = revalidation::run(engines, move || reload());
+    // Queues serve no files.
+    let moved = |_| -> Pending<'static, Change> { Box::pin(std::future::pending()) };
+    let revalidation = revalidation::run(engines, moved, move || reload());
     let mut ended = std::pin::pin!(open_and_run(&of, &booted));
     tokio::select! {
         ended = &mut ended => ended,

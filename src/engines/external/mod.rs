@@ -441,6 +441,7 @@ impl Engine for ExternalEngine {
                 .unwrap_or_default(),
             learned: Vec::new(),
             left_out: Vec::new(),
+            created: String::new(),
             generation: boot.map_or(0, |boot| boot.number),
             queued: self.0.queue.waiting(),
             workers: boot.map(|boot| boot.php.workers()).unwrap_or_default(),

@@ -74,7 +74,6 @@ impl Pool {
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Pool> {
         let scale = Scale::new(spec.name, spec.min_workers..=spec.workers, &metrics);
-        let first = Generation::boot(&spec, 1, limits, scale.clone(), metrics.clone()).await?;
         let in_inbox = limits.capacity - spec.workers;
         bounds.max_waiting = bounds.max_waiting.saturating_sub(in_inbox);
         let queue = RequestQueue::new(limits.capacity, bounds);
@@ -84,12 +83,13 @@ impl Pool {
             scale,
             queue,
             current: ArcSwapOption::empty(),
-            generations: watch_channel::Sender::new(1),
-            next_number: AtomicU64::new(2),
+            generations: watch_channel::Sender::default(),
+            next_number: AtomicU64::new(1),
             booting: Arc::default(),
             metrics,
         });
-        inner.clone().install(Arc::new(first));
+        let first = Arc::new(inner.boot_generation().await?);
+        inner.clone().install(first);
         Ok(Pool(inner))
     }
 }
@@ -321,22 +321,20 @@ impl Engine for Pool {
     fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {
         let pool = self.0.clone();
         Box::pin(async move {
-            // Locked until the change-over, so that a recovery does not boot at the same time.
+            // Not until the change-over, which may come minutes later: a recovery must not wait.
             let booting = pool.booting.clone().lock_owned().await;
             let next = pool
                 .boot_generation()
                 .await
                 .context("the reload failed; the old version keeps running")?;
+            drop(booting);
             let next = Arc::new(next);
             let asked = Arc::new(Booted {
                 generation: next.clone(),
                 queue: RequestQueue::new(pool.limits.capacity, Bounds::default()),
             });
-            let prepared = Prepared::new(move || {
-                let changed = pool.change_over(next);
-                drop(booting);
-                changed
-            });
+            let report = next.shared.report();
+            let prepared = Prepared::new(move || pool.change_over(next)).with_report(report);
             Ok(prepared.with_ask(move |event| {
                 let booted = asked.clone();
                 Box::pin(async move { booted.ask(&event).await })
@@ -346,6 +344,19 @@ impl Engine for Pool {
 
     fn outdated(&self, known: Option<u64>) -> Pending<'_, Change> {
         Box::pin(self.0.outdated(known))
+    }
+
+    fn boots(&self) -> Option<watch_channel::Receiver<u64>> {
+        Some(self.0.generations.subscribe())
+    }
+
+    fn is_outdated(&self) -> Pending<'_, bool> {
+        Box::pin(async {
+            match self.0.current.load_full() {
+                Some(current) => current.shared.revalidation.check().await.is_some(),
+                None => false,
+            }
+        })
     }
 
     fn restart_workers(&self) -> Pending<'_, anyhow::Result<()>> {
@@ -406,6 +417,9 @@ impl Engine for Pool {
             generation: shared.map_or(0, |shared| shared.number),
             learned,
             left_out,
+            created: shared
+                .map(|shared| shared.report().get("created").to_string())
+                .unwrap_or_default(),
             queued: self.0.queue.waiting() + shared.map_or(0, |shared| shared.waiting()),
             workers: shared.map(|shared| shared.status()).unwrap_or_default(),
             scaling: self.0.scale.as_ref().map(|scale| scale.status()),

@@ -40,6 +40,7 @@ fn metrics_and_their_documentation_are_the_same() {
         generation: 1,
         learned: Vec::new(),
         left_out: Vec::new(),
+        created: String::new(),
         queued: 0,
         workers: Vec::new(),
         scaling: Some(ScalingStatus {

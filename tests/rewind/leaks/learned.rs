@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::corpus::{Case, Exceptions};
-use crate::apps::client::{Answer, Client};
+use crate::apps::client::{Answer, Client, PROXY};
 use crate::apps::site::{Site, fixture, framework};
 use crate::common::Surus;
 
@@ -61,6 +61,7 @@ fn serve(site: &Site, warmup: &str, names: &[&String]) -> (Surus, tempfile::Temp
         ("SURUS_ENV_LEAKS", &*names.join(",")),
         ("SURUS_ENGINE_WARMUP", warmup),
         ("SURUS_ACCESS_LOG_FORMAT", "off"),
+        PROXY,
         ("STATE_DIRECTORY", state.path().to_str().unwrap()),
     ];
     let args = ["--engine", "rewind", "--workers", "1", "-d", "ffi.enable=1"];
@@ -116,8 +117,11 @@ fn first(surus: &Surus) -> BTreeMap<String, String> {
 
 /// Which pages warm up the boot, and why others do not, when all are one or the other.
 fn learn(surus: &Surus, site: &Site, names: &[&String]) -> (BTreeSet<String>, Vec<String>) {
-    for name in names.iter().cycle().take(LESSONS) {
-        ask(surus, name, "set").ok();
+    for (number, name) in names.iter().cycle().take(LESSONS).enumerate() {
+        let client = Client::new(&surus.url);
+        client
+            .get_from(&path(name, "set"), number / names.len())
+            .ok();
     }
     let began = Instant::now();
     loop {

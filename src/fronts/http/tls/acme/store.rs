@@ -235,7 +235,10 @@ fn default_directory() -> anyhow::Result<PathBuf> {
         return Ok("/var/lib/surus/acme".into());
     }
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    let own = variable("STATE_DIRECTORY")
+    // systemd separates several by colons.
+    let named = variable("STATE_DIRECTORY");
+    let own = named
+        .and_then(|dirs| std::env::split_paths(&dirs).next())
         .or_else(|| Some(variable("XDG_STATE_HOME")?.join("surus")))
         .or_else(|| Some(variable("HOME")?.join(".local/state/surus")));
     match own.filter(|dir| dir.is_absolute()) {
