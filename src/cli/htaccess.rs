@@ -149,7 +149,7 @@ fn route(url: &str, about: &Scope) -> Option<String> {
         Scope::Paths(paths) => {
             let (flag, paths) = match paths.strip_prefix("(?i)") {
                 Some(paths) => ("(?i)", paths),
-                None => ("", paths.as_str()),
+                None => ("", &**paths),
             };
             match paths.strip_prefix('^') {
                 Some(rest) if has_alternatives(rest) => return None,
