@@ -188,8 +188,7 @@ fn named_type(name: &str) -> HeaderValue {
         true => format!("{name}; charset=utf-8"),
         false => name.to_owned(),
     };
-    HeaderValue::from_str(&whole)
-        .unwrap_or(HeaderValue::from_static("application/octet-stream"))
+    HeaderValue::from_str(&whole).unwrap_or(HeaderValue::from_static("application/octet-stream"))
 }
 
 fn negotiate(

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 
+use super::cost::{LOOKUP, ReadingBudget};
 use super::facts::FactsView;
 use super::known::leading_number;
-use super::cost::{LOOKUP, ReadingBudget};
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
 use super::template::{Matched, Template};
@@ -51,7 +51,7 @@ pub trait FileLookup {
 
 impl Condition {
     /// Parses `RewriteCond`.
-    pub fn parse(
+    pub(super) fn parse(
         rest: &str,
         budget: &ReadingBudget,
         problems: &mut Vec<String>,

@@ -2,14 +2,15 @@
 //! evaluating them for a request.
 //!
 //! Costs are estimated from the text and charged before they arise. They do not depend on the
-//! machine or its load, so `surus check` finds what the server finds. What exceeds a limit denies
-//! access.
+//! machine or its load, so `surus check` finds what the server finds. A file or request above a
+//! limit is denied.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::parse::is_space;
+use crate::budget::{HTACCESS, Reservation};
 
 /// The memory of all files of a site. A typical pattern counts about 50 KiB.
 pub(super) const MAX_MEMORY: usize = 128 << 20;
@@ -71,6 +72,8 @@ impl Default for SiteMemory {
 pub(super) struct Share {
     of: SiteMemory,
     bytes: usize,
+    /// The same bytes, of what all sites share.
+    of_all: Reservation,
 }
 
 impl Share {
@@ -78,13 +81,20 @@ impl Share {
         Share {
             of: memory.clone(),
             bytes: 0,
+            of_all: Reservation::none(&HTACCESS),
         }
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
-        let is_left = self.of.take(bytes);
-        self.bytes += if is_left { bytes } else { 0 };
-        is_left
+        if !self.of.take(bytes) {
+            return false;
+        }
+        self.bytes += bytes;
+        self.of_all.try_grow(bytes as u64)
     }
 }
 
@@ -99,7 +109,7 @@ impl Drop for Share {
 pub(super) enum Excess {
     Items,
     FileMemory,
-    /// The other files of the site leave too little.
+    /// The other files of the site, or of all sites, leave too little.
     SiteMemory,
 }
 
@@ -112,8 +122,10 @@ impl Excess {
                 MAX_FILE_MEMORY >> 20
             ),
             Excess::SiteMemory => format!(
-                "all .htaccess files together would take more than {} MiB of memory",
-                MAX_MEMORY >> 20
+                "all .htaccess files of the site together would take more than {} MiB of memory, or \
+                 those of all sites more than {} MiB",
+                MAX_MEMORY >> 20,
+                HTACCESS.limit() >> 20
             ),
         }
     }

@@ -1,5 +1,5 @@
-//! Decides whether handler and type directives switch PHP on or off for a file, and which type a file
-//! is sent with.
+//! Decides whether handler and type directives switch PHP on or off for a file, and which type it is
+//! sent with.
 
 use std::sync::Arc;
 
@@ -166,7 +166,10 @@ pub(super) fn sent_type<'a>(
         name.split('.').skip(1).map(|part| (part, None)).collect();
     let mut set = |endings: &[String], to: Option<&'a Arc<str>>| {
         for (part, kind) in &mut added {
-            if endings.iter().any(|ending| part.eq_ignore_ascii_case(ending)) {
+            if endings
+                .iter()
+                .any(|ending| part.eq_ignore_ascii_case(ending))
+            {
                 *kind = to;
             }
         }

@@ -266,10 +266,7 @@ const VERSION: [u32; 3] = [2, 4, 71];
 
 /// Whether the lines of `<IfModule>`, `<IfDefine>` or `<IfVersion>` apply. None for another
 /// section; the error says what is invalid.
-pub(super) fn counts(
-    node: &DirectiveNode,
-    budget: &ReadingBudget,
-) -> Option<Result<bool, String>> {
+pub(super) fn counts(node: &DirectiveNode, budget: &ReadingBudget) -> Option<Result<bool, String>> {
     let argument = node.rest.trim();
     let (name, is_negated) = match argument.strip_prefix('!') {
         Some(name) => (name, true),
@@ -439,7 +436,11 @@ mod tests {
             ("> 2.4 or so", None),
             ("> two", None),
         ] {
-            assert_eq!(is_version(text, &ReadingBudget::default()), expected, "{text}");
+            assert_eq!(
+                is_version(text, &ReadingBudget::default()),
+                expected,
+                "{text}"
+            );
         }
     }
 

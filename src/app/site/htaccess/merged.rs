@@ -47,7 +47,9 @@ impl MergedRules {
         let blocks = || levels.iter().flat_map(|(_, file)| &file.blocks);
         let any = |has: fn(&Block) -> bool| blocks().any(has);
         // Before the lists are made; rules are inherited by all levels.
-        let rewriting = levels.iter().filter_map(|(_, file)| file.rewriting.as_ref());
+        let rewriting = levels
+            .iter()
+            .filter_map(|(_, file)| file.rewriting.as_ref());
         let rules: usize = rewriting.map(|rewriting| rewriting.rules.len()).sum();
         let mut share = Share::of(memory);
         let has_room = share.grow(rules * size_of::<Arc<RewriteRule>>());

@@ -83,7 +83,10 @@ impl Pattern {
             }
         }
         let needed = size.backtracking(MAX_BACKTRACKED);
-        charge(budget, needed.ok_or("its look-around or backreference makes it too long")?)?;
+        charge(
+            budget,
+            needed.ok_or("its look-around or backreference makes it too long")?,
+        )?;
         let flags = if ignore_case { "(?si)" } else { "(?s)" };
         let (exact, _) = translate(&pcre, BOUNDARY, NO_BOUNDARY)?;
         let exact = backtracking(&format!("{flags}{exact}"), size)?;
@@ -331,7 +334,11 @@ mod tests {
         assert_eq!((&groups[1], &groups[2]), (&Some(2..4), &Some(4..5)));
         for (text, whole) in [("^", 0..0), (".*", 0..3), ("^.*", 0..3)] {
             let pattern = Pattern::new(text, false, &ReadingBudget::default()).unwrap();
-            assert_eq!(pattern.is_match("a\né", &Steps::default()), Some(true), "{text}");
+            assert_eq!(
+                pattern.is_match("a\né", &Steps::default()),
+                Some(true),
+                "{text}"
+            );
             let groups = pattern.groups("a\nb", &Steps::default()).unwrap();
             assert_eq!((&groups[0], &groups[1]), (&Some(whole), &None), "{text}");
         }

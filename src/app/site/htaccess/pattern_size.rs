@@ -9,8 +9,8 @@ pub(super) const MAX_PATTERN: usize = 6 << 20;
 /// The longest pattern that is matched by backtracking, in bytes. Its compiler is not linear.
 const MAX_BACKTRACKED: usize = 4 << 10;
 
-/// The longest text, in bytes, for which a pattern may use memory that it keeps. What it takes for
-/// longer texts is freed at once.
+/// The longest text, in bytes, for which a pattern may use memory that it keeps. Memory for longer
+/// texts is freed at once.
 pub(super) const MAX_KEPT_TEXT: usize = 512;
 
 /// The bytes that an automaton takes for each byte of an expanded pattern.
@@ -208,7 +208,11 @@ mod tests {
             ("a{,9}", 5, 5),
             (r"\{9}", 4, 7),
             ("(a{99}", 99, 200),
-            ("(((((((a{65535}){65535}){65535}){65535}){65535}){65535}){65535})", 1 << 40, usize::MAX),
+            (
+                "(((((((a{65535}){65535}){65535}){65535}){65535}){65535}){65535})",
+                1 << 40,
+                usize::MAX,
+            ),
         ] {
             let size = PatternSize::of(pattern).expanded;
             assert!((least..=most).contains(&size), "{pattern}: {size}");
@@ -223,7 +227,9 @@ mod tests {
             r"^(?!index\.php|robots\.txt).*\bfoo\b",
         ] {
             let size = PatternSize::of(pattern);
-            let needed = size.linear().max(size.backtracking(2048).unwrap_or(usize::MAX));
+            let needed = size
+                .linear()
+                .max(size.backtracking(2048).unwrap_or(usize::MAX));
             assert!(needed < MAX_PATTERN / 4, "{pattern}: {needed}");
         }
         let bots = format!("^.*({}).*$", ["SomeBadBot"; 900].join("|"));
@@ -236,7 +242,10 @@ mod tests {
             &r"\b".repeat(100),
         ] {
             let needed = PatternSize::of(pattern).backtracking(2048);
-            assert!(needed.is_none_or(|needed| needed > MAX_PATTERN), "{pattern}");
+            assert!(
+                needed.is_none_or(|needed| needed > MAX_PATTERN),
+                "{pattern}"
+            );
         }
     }
 }

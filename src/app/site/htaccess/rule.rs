@@ -5,9 +5,9 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 
 use super::condition::Condition;
+use super::cost::ReadingBudget;
 use super::handler::{FileHandler, MediaType};
 use super::known::{is_status, leading_number};
-use super::cost::ReadingBudget;
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
 use super::template::{Escape, Template};
@@ -130,7 +130,7 @@ pub(super) enum VariableValue {
 
 impl RewriteRule {
     /// Parses `RewriteRule`. `problems` receives what cannot be evaluated.
-    pub fn parse(
+    pub(super) fn parse(
         rest: &str,
         conditions: Vec<Condition>,
         budget: &ReadingBudget,

@@ -34,6 +34,13 @@ pub struct HtaccessFile {
     pub(super) memory: Option<Share>,
 }
 
+impl HtaccessFile {
+    /// The bytes that the file counts of its site's memory.
+    pub fn charged(&self) -> usize {
+        self.memory.as_ref().map_or(0, Share::bytes)
+    }
+}
+
 /// A line that cannot be evaluated, or whose effect Surus does not provide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -264,7 +271,10 @@ impl SetEnvIf {
             Some(false) => {}
             Some(true) => {
                 let value = value.unwrap_or_default();
-                let groups = self.pattern.as_ref().and_then(|one| one.groups(&value, steps));
+                let groups = self
+                    .pattern
+                    .as_ref()
+                    .and_then(|one| one.groups(&value, steps));
                 let Some(groups) = groups else {
                     return self.doubt(env);
                 };

@@ -116,7 +116,7 @@ fn client_without_an_address_is_denied() {
         "RewriteEngine On\nRewriteCond %{REMOTE_ADDR} =203.0.113.1\nRewriteRule ^ - [F]",
         "RewriteEngine On\nRewriteCond %{IPV6} on\nRewriteRule ^ - [F]",
         "RewriteEngine On\nRewriteCond x%{SERVER_ADDR} ^x203\\.\nRewriteRule ^ - [F]",
-        // What is open for an address is closed for none.
+        // The exemption is for clients with an address.
         "RewriteEngine On\nRewriteCond %{REMOTE_ADDR} !^203\\.\nRewriteRule ^ - [L]\nRewriteRule ^ \
          - [F]",
         "RewriteEngine On\nRewriteRule ^ - [E=ip:%{REMOTE_ADDR}]\nRewriteCond %{ENV:ip} \

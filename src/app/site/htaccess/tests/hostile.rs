@@ -34,7 +34,10 @@ fn pattern_that_would_take_much_memory_is_not_compiled() {
             ("RewriteRule PATTERN - [F]", 1),
             ("RewriteCond %{REQUEST_URI} PATTERN\nRewriteRule ^ - [F]", 1),
             ("SetEnvIf Request_URI PATTERN x\nRequire env x", 1),
-            ("<FilesMatch \"PATTERN\">\nRequire all denied\n</FilesMatch>", 1),
+            (
+                "<FilesMatch \"PATTERN\">\nRequire all denied\n</FilesMatch>",
+                1,
+            ),
             ("<Files ~ \"PATTERN\">\nRequire all denied\n</Files>", 1),
             ("RedirectMatch 403 PATTERN", 200),
         ] {
@@ -78,7 +81,10 @@ fn file_whose_patterns_together_take_too_much_is_broken() {
         let [problem] = file.problems.as_slice() else {
             panic!("{line}: {:?}", file.problems.len());
         };
-        assert!(file.is_broken && problem.closes && problem.is_logged, "{line}");
+        assert!(
+            file.is_broken && problem.closes && problem.is_logged,
+            "{line}"
+        );
         assert!(problem.what.contains("more than 64 MiB"), "{problem:?}");
         assert!(file.blocks.is_empty() && file.rewriting.is_none(), "{line}");
     }
@@ -119,7 +125,10 @@ fn file_with_too_many_directives_or_arguments_is_broken() {
 fn usual_lists_are_far_from_the_limits() {
     let text = format!(
         "RewriteEngine On\n{}{}",
-        lines("RewriteCond %{HTTP_USER_AGENT} ^Some.?Bad[0-9]+Bot [NC,OR]", 500),
+        lines(
+            "RewriteCond %{HTTP_USER_AGENT} ^Some.?Bad[0-9]+Bot [NC,OR]",
+            500
+        ),
         lines("Deny from 203.0.113.0/24", 10_000)
     );
     let file = read(&text);
@@ -136,10 +145,18 @@ fn problems_are_limited_in_number_and_length() {
     let last = file.problems.last().unwrap();
     assert!(last.what.starts_with("1900 more problems"), "{last:?}");
     assert!(is_closed(&text, "x"));
-    let long = format!("Require expr {}\nRequire {}", "é".repeat(9000), "x".repeat(9000));
+    let long = format!(
+        "Require expr {}\nRequire {}",
+        "é".repeat(9000),
+        "x".repeat(9000)
+    );
     let file = read(&long);
     assert_eq!(file.problems.len(), 2);
-    assert!(file.problems.iter().all(|problem| problem.what.len() < 1100));
+    assert!(
+        file.problems
+            .iter()
+            .all(|problem| problem.what.len() < 1100)
+    );
 }
 
 #[test]
@@ -167,15 +184,32 @@ fn evaluation_that_takes_too_many_steps_is_denied() {
     let cond = "RewriteCond %{REQUEST_FILENAME}x -f\nRewriteRule ^ -";
     let headers = format!("%{{HTTP_COOKIE}}{}", "%{THE_REQUEST}".repeat(9000));
     for text in [
-        format!("RewriteEngine On\n{}RewriteRule ^ - [N]", lines("RewriteRule ^ -", 9000)),
+        format!(
+            "RewriteEngine On\n{}RewriteRule ^ - [N]",
+            lines("RewriteRule ^ -", 9000)
+        ),
         format!("RewriteEngine On\n{}", lines(cond, 6000)),
-        format!("RewriteEngine On\n{}RewriteRule ^ - [N]", lines("RewriteRule (?=x)(?!a)b -", 100)),
-        format!("RewriteEngine On\n{}", lines("RewriteRule ^ - [E=x:%{ENV:x}%{ENV:x}yyyyyyyy]", 60)),
-        format!("RewriteEngine On\n{}", lines(&format!("RewriteCond {headers} x"), 9)),
+        format!(
+            "RewriteEngine On\n{}RewriteRule ^ - [N]",
+            lines("RewriteRule (?=x)(?!a)b -", 100)
+        ),
+        format!(
+            "RewriteEngine On\n{}",
+            lines("RewriteRule ^ - [E=x:%{ENV:x}%{ENV:x}yyyyyyyy]", 60)
+        ),
+        format!(
+            "RewriteEngine On\n{}",
+            lines(&format!("RewriteCond {headers} x"), 9)
+        ),
         format!("DirectoryIndex{}", " none.html".repeat(20_000)),
         (0..9000).map(|n| format!("SetEnv x{n} 1\n")).collect(),
-        (0..9000).map(|n| format!("SetEnvIf Host ^ x{n}\n")).collect(),
-        format!("RedirectMatch 302 ^(.*)$ /{}", "$1".repeat(20_000) + &"x".repeat(100_000)),
+        (0..9000)
+            .map(|n| format!("SetEnvIf Host ^ x{n}\n"))
+            .collect(),
+        format!(
+            "RedirectMatch 302 ^(.*)$ /{}",
+            "$1".repeat(20_000) + &"x".repeat(100_000)
+        ),
         format!(
             "Deny from all\n{}{}",
             lines("<If \"x\">\nRequire all denied\n</If>", 2000),
@@ -183,7 +217,9 @@ fn evaluation_that_takes_too_many_steps_is_denied() {
         ),
         format!(
             "{}{}",
-            (0..4000).map(|n| format!("SetEnvIf Host ^ x{n}\n")).collect::<String>(),
+            (0..4000)
+                .map(|n| format!("SetEnvIf Host ^ x{n}\n"))
+                .collect::<String>(),
             lines("Deny from env=nothing", 4000)
         ),
     ] {
@@ -191,9 +227,8 @@ fn evaluation_that_takes_too_many_steps_is_denied() {
         let (_dir, site) = site(&text);
         let path = format!("/{}", "a".repeat(200));
         let found = ["/a.txt", "/", &path].map(|path| site.resolve(path));
-        let is_denied = |found: &Resolution| {
-            matches!(found, Resolution::Denied(Denial::TooManySteps))
-        };
+        let is_denied =
+            |found: &Resolution| matches!(found, Resolution::Denied(Denial::TooManySteps));
         assert!(found.iter().any(is_denied), "{}: {found:?}", &text[..50]);
     }
 }
@@ -211,7 +246,10 @@ fn file_is_read_once_for_many_threads() {
     };
     let all: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     assert_eq!(seen.into_inner(), 4);
     let file = htaccess.file(&site.root, "").unwrap();
