@@ -1,5 +1,5 @@
-//! Decides whether handler and type directives switch PHP on or off for a file, and which type it is
-//! sent with.
+//! Decides whether handler and type directives switch PHP on or off for a file, and the type that
+//! it is sent with.
 
 use std::sync::Arc;
 

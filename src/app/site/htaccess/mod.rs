@@ -215,7 +215,8 @@ impl Htaccess {
             true => self.parse(&name, &String::from_utf8_lossy(&text)),
             false => rules::unreadable(),
         });
-        if self.files().len() >= MAX_FILES && !self.forget_unused() {
+        let is_full = self.files().len() >= MAX_FILES;
+        if is_full && !self.forget_unused() {
             self.files().clear();
         }
         self.files().insert(id, (identity, parsed.clone()));

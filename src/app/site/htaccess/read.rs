@@ -458,18 +458,17 @@ impl HtaccessReader {
     }
 }
 
-/// Cuts a text that would take much memory.
-fn shortened(mut text: String) -> String {
-    if text.len() > MAX_PROBLEM {
-        let mut end = MAX_PROBLEM;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        text.push('…');
-        text.shrink_to_fit();
+/// Cuts the middle of a text that would take much memory.
+fn shortened(text: String) -> String {
+    if text.len() <= MAX_PROBLEM {
+        return text;
     }
-    text
+    let half = MAX_PROBLEM / 2;
+    let begins = |at: &usize| text.is_char_boundary(*at);
+    let end = (0..=half).rev().find(begins).unwrap_or(0);
+    let again = (text.len() - half..text.len()).find(begins);
+    let again = again.unwrap_or(text.len());
+    format!("{}…{}", &text[..end], &text[again..])
 }
 
 /// How many arguments Apache accepts, for directives that are not checked elsewhere.

@@ -188,7 +188,8 @@ impl Rules {
         let subject = self.subject(pass, made);
         let subject = &*subject;
         let steps = &pass.facts.steps;
-        if !steps.take_copy(subject.len()) {
+        let variables = rule.flags.env.len() * pass.env.steps();
+        if !steps.take_copy(subject.len()) || !steps.take(variables) {
             return Applied::Unknown;
         }
         let matches = rule

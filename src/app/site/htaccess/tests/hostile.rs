@@ -74,8 +74,8 @@ fn file_whose_patterns_together_take_too_much_is_broken() {
         "RewriteRule ^(?!a{99}) -",
         "BrowserMatch bot[0-9]{9} bad",
         // Nothing of these is kept.
-        "<IfVersion ~ (?!x)[a-z]{999}>\n</IfVersion>",
-        r"RewriteRule (a{99}|\g)+ -",
+        "<IfVersion ~ (?!x)[a-z]{99}>\n</IfVersion>",
+        r"RewriteRule (a{99})\1 -",
     ] {
         let file = read(&lines(line, 5000));
         let [problem] = file.problems.as_slice() else {
@@ -182,7 +182,7 @@ fn lists_beyond_the_memory_of_the_site_deny() {
 #[test]
 fn evaluation_that_takes_too_many_steps_is_denied() {
     let cond = "RewriteCond %{REQUEST_FILENAME}x -f\nRewriteRule ^ -";
-    let headers = format!("%{{HTTP_COOKIE}}{}", "%{THE_REQUEST}".repeat(9000));
+    let headers = format!("%{{HTTP_COOKIE}}{}", "%{THE_REQUEST}".repeat(5000));
     for text in [
         format!(
             "RewriteEngine On\n{}RewriteRule ^ - [N]",
@@ -199,7 +199,7 @@ fn evaluation_that_takes_too_many_steps_is_denied() {
         ),
         format!(
             "RewriteEngine On\n{}",
-            lines(&format!("RewriteCond {headers} x"), 9)
+            lines(&format!("RewriteCond {headers} x"), 12) + "RewriteRule ^ -"
         ),
         format!("DirectoryIndex{}", " none.html".repeat(20_000)),
         (0..9000).map(|n| format!("SetEnv x{n} 1\n")).collect(),
@@ -211,8 +211,8 @@ fn evaluation_that_takes_too_many_steps_is_denied() {
             "$1".repeat(20_000) + &"x".repeat(100_000)
         ),
         format!(
-            "Deny from all\n{}{}",
-            lines("<If \"x\">\nRequire all denied\n</If>", 2000),
+            "{}{}",
+            lines("<If \"x\">\nRequire all granted\n</If>", 2000),
             lines("Allow from 203.0.113.1", 4000)
         ),
         format!(
@@ -225,8 +225,8 @@ fn evaluation_that_takes_too_many_steps_is_denied() {
     ] {
         assert!(!read(&text).is_broken, "{}", &text[..50]);
         let (_dir, site) = site(&text);
-        let path = format!("/{}", "a".repeat(200));
-        let found = ["/a.txt", "/", &path].map(|path| site.resolve(path));
+        let path = "/a".repeat(2000);
+        let found = ["/a.txt", "/", path.as_str()].map(|path| site.resolve(path));
         let is_denied =
             |found: &Resolution| matches!(found, Resolution::Denied(Denial::TooManySteps));
         assert!(found.iter().any(is_denied), "{}: {found:?}", &text[..50]);
