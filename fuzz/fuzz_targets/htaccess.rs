@@ -41,6 +41,6 @@ fn check(text: &str) {
     let index = file.index.as_ref().map_or(0, Vec::len);
     let rules = file.rewriting.as_ref().map_or(0, |rewriting| rewriting.rules.len());
     assert!(directives + index + rules <= 50_000);
-    assert!(file.charged() <= 64 << 20);
-    assert!(file.charged() >= 256 * (directives + index + rules) || file.is_broken);
+    assert!(file.spent <= 64 << 20);
+    assert!(file.spent >= 256 * (directives + index + rules) || file.is_broken);
 }

@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use super::parse::is_space;
 use crate::budget::{HTACCESS, Reservation};
@@ -27,6 +28,11 @@ const ITEM: usize = 256;
 
 /// The memory of each byte of a directive's text. `$1$1` and `[E=a,E=a]` take most.
 const TEXT: usize = 64;
+
+/// The memory of the files that a site may have read at once, and in each second after that. Larger
+/// files or more changes wait, because they would take the time of other sites.
+const MAX_READ: usize = 512 << 20;
+const READ_PER_SECOND: usize = 16 << 20;
 
 /// The problems that are kept of a file.
 pub(super) const MAX_PROBLEMS: usize = 100;
@@ -83,10 +89,6 @@ impl Share {
             bytes: 0,
             of_all: Reservation::none(&HTACCESS),
         }
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
@@ -185,6 +187,11 @@ impl ReadingBudget {
         self.excess.get()
     }
 
+    /// The bytes that were charged.
+    pub(super) fn spent(&self) -> usize {
+        self.share.borrow().bytes
+    }
+
     pub(super) fn into_share(self) -> Share {
         self.share.into_inner()
     }
@@ -193,6 +200,41 @@ impl ReadingBudget {
 impl Default for ReadingBudget {
     fn default() -> ReadingBudget {
         ReadingBudget::of(&SiteMemory::default())
+    }
+}
+
+/// The reading that a site may cause.
+#[derive(Debug)]
+pub(super) struct ReadingRate {
+    left: usize,
+    at: Option<Instant>,
+}
+
+impl ReadingRate {
+    pub(super) fn new(left: usize) -> ReadingRate {
+        ReadingRate { left, at: None }
+    }
+
+    /// Whether another file may be read now.
+    pub(super) fn allows(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(*self.at.get_or_insert(now));
+        let more = passed.as_millis() as usize * (READ_PER_SECOND / 1000);
+        if more > 0 {
+            self.at = Some(now);
+            self.left = self.left.saturating_add(more).min(MAX_READ);
+        }
+        self.left > 0
+    }
+
+    /// Charges a file that was read. The last one may take more than is left.
+    pub(super) fn spend(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+    }
+}
+
+impl Default for ReadingRate {
+    fn default() -> ReadingRate {
+        ReadingRate::new(MAX_READ)
     }
 }
 

@@ -41,11 +41,11 @@ use std::time::Instant;
 use surus_sys::openat2::Access as For;
 use tracing::warn;
 
-use self::cost::Excess;
+use self::cost::{Excess, ReadingRate};
 use self::rules::HtaccessFile;
 use super::document_root::Root;
 use super::lookup_cache::Recent;
-use super::opened::OpenedPath;
+use super::opened::{LookupError, OpenedPath};
 
 pub use self::cost::SiteMemory;
 pub(super) use self::merged::{FileRules, MergedRules};
@@ -67,7 +67,7 @@ pub(super) struct Htaccess {
     /// Parsed files by device and inode.
     files: Mutex<Parsed>,
     /// Locked while a file is read, so that one thread reads it for all requests that need it.
-    reading: Mutex<()>,
+    reading: Mutex<ReadingRate>,
     /// The memory for all files.
     memory: SiteMemory,
 }
@@ -141,7 +141,7 @@ impl Htaccess {
         if !path.is_empty() && !is_directory(root, below) {
             return None;
         }
-        let merged = match self.file(root, below) {
+        let merged = match self.file(root, below, now) {
             None => above.unwrap_or(&self.nothing).clone(),
             Some(file) => {
                 // Unchanged, so the directories below need not be merged again.
@@ -167,7 +167,7 @@ impl Htaccess {
     }
 
     /// The parsed file of a directory; none if there is no file or it has only comments.
-    fn file(&self, root: &Root, directory: &str) -> Option<Arc<HtaccessFile>> {
+    fn file(&self, root: &Root, directory: &str, now: Instant) -> Option<Arc<HtaccessFile>> {
         let name = match directory {
             "" => ".htaccess".to_owned(),
             directory => format!("{directory}/.htaccess"),
@@ -197,10 +197,18 @@ impl Htaccess {
         if let Some(file) = known() {
             return Some(file);
         }
-        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rate = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have read it meanwhile.
         if let Some(file) = known() {
             return Some(file);
+        }
+        if !rate.allows(now) {
+            warn!(
+                file = name,
+                "the site's .htaccess files change too often, or are too many and too large, to be \
+                 read now; the request gets 503"
+            );
+            return Some(Arc::new(rules::failed(LookupError::Scarce)));
         }
         let mut text = Vec::new();
         let whole = metadata.len() <= MAX_BYTES
@@ -208,6 +216,7 @@ impl Htaccess {
                 .take(MAX_BYTES)
                 .read_to_end(&mut text)
                 .is_ok();
+        rate.spend(text.len());
         if whole && has_only_comments(&text) {
             return None;
         }
@@ -215,6 +224,7 @@ impl Htaccess {
             true => self.parse(&name, &String::from_utf8_lossy(&text)),
             false => rules::unreadable(),
         });
+        rate.spend(parsed.spent);
         let is_full = self.files().len() >= MAX_FILES;
         if is_full && !self.forget_unused() {
             self.files().clear();

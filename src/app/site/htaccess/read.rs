@@ -28,6 +28,7 @@ pub fn read(text: &str, memory: &SiteMemory) -> HtaccessFile {
         return HtaccessFile {
             is_broken: true,
             excess: Some(excess),
+            spent: reader.budget.spent(),
             problems: vec![Problem {
                 line: outcome.map_or_else(|error| error.line, |()| 1),
                 what: excess.why(),
@@ -38,6 +39,7 @@ pub fn read(text: &str, memory: &SiteMemory) -> HtaccessFile {
             ..HtaccessFile::default()
         };
     }
+    file.spent = reader.budget.spent();
     file.memory = Some(reader.budget.into_share());
     file.blocks.insert(0, reader.outside);
     if let Err(error) = outcome {

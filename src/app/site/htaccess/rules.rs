@@ -30,15 +30,10 @@ pub struct HtaccessFile {
     pub problems: Vec<Problem>,
     /// A limit that the file exceeds.
     pub(super) excess: Option<Excess>,
-    /// What the file counts of its site's memory.
+    /// The bytes that reading the file was charged.
+    pub spent: usize,
+    /// The share of the site's memory that the file holds.
     pub(super) memory: Option<Share>,
-}
-
-impl HtaccessFile {
-    /// The bytes that the file counts of its site's memory.
-    pub fn charged(&self) -> usize {
-        self.memory.as_ref().map_or(0, Share::bytes)
-    }
 }
 
 /// A line that cannot be evaluated, or whose effect Surus does not provide.

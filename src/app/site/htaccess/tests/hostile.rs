@@ -252,6 +252,119 @@ fn file_is_read_once_for_many_threads() {
             .collect()
     });
     assert_eq!(seen.into_inner(), 4);
-    let file = htaccess.file(&site.root, "").unwrap();
+    let file = htaccess.file(&site.root, "", Instant::now()).unwrap();
     assert!(all.iter().all(|merged| merged.ends_in(&file)));
+}
+
+#[test]
+fn site_whose_files_take_too_long_to_read_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for name in ["a", "b"] {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::write(root.join(name).join("x.txt"), "").unwrap();
+        let text = format!("UnsetEnv{}", " a".repeat(2000));
+        fs::write(root.join(name).join(".htaccess"), text).unwrap();
+    }
+    let mut site = Site::open(root, &Settings::default(), None).unwrap();
+    site.htaccess.as_mut().unwrap().reading = Mutex::new(ReadingRate::new(1000));
+    let now = Instant::now();
+    let find = |path: &str, after: u64| {
+        let now = now + Duration::from_millis(after);
+        site.find(&normalize(path).unwrap(), now)
+    };
+    assert!(matches!(find("/a/x.txt", 0), Resolution::File(_)));
+    assert!(matches!(find("/b/x.txt", 0), Resolution::Failed(_)));
+    // It has been read already.
+    assert!(matches!(find("/a/x.txt", 0), Resolution::File(_)));
+    assert!(matches!(find("/b/x.txt", 1000), Resolution::File(_)));
+}
+
+#[test]
+#[ignore = "measures"]
+fn adhoc_measure() {
+    fn rss() -> usize {
+        let statm = fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+    let g = format!("UnsetEnv{}", " a".repeat(900));
+    let h = format!("Allow from{}", " a".repeat(900));
+    let i = format!("RewriteRule ^ {}", "$1".repeat(500));
+    let j = format!("RewriteRule ^ - [{}E=a]", "E=a,".repeat(500));
+    let k = format!("AddType text/plain{}", " a".repeat(900));
+    for line in [
+        r"RewriteRule ^wp-content/uploads/.*\.(?:php[1-6]?|pht|phtml?)$ - [F]",
+        "RewriteRule (a|b)*a(a|b){20} -",
+        "RewriteRule ^(a|b)*a(a|b){20}$ -",
+        "RewriteRule (?:a|b)*a(?:a|b){20} -",
+        r"RewriteRule ^(?!index\.php|robots\.txt).*\bfoo\b -",
+        "RewriteRule (?=a)(?=b)(?=[cd])x{9}(?!y) -",
+        "RewriteRule (?=.*b)(a|b)*a(a|b){20} -",
+        "RewriteRule (?=[ab])|[ab]a|[bc]b|[cd]c|[ef]d|[gh]e|[ij]f -",
+        r"RewriteRule (a{9})(b*)\1 -",
+        "RewriteRule [[:alnum:][:punct:]]{9} - [NC]",
+        "RewriteRule bot -",
+        "RewriteRule ^(a{9}){90}$ -",
+        "RewriteRule (a|b|[c-f]{1,50}){3,90}x -",
+        "<Files x>\nDeny from all\n</Files>",
+        "RewriteRule ^ -",
+        "Redirect 301 /a /b",
+        "SetEnvIf Host ^ x",
+        &g,
+        &h,
+        &i,
+        &j,
+        &k,
+    ] {
+        let one = read(line).spent;
+        let count = (60 << 20) / one;
+        let count = count.min(MAX_ITEMS / (1 + line.split(' ').count()));
+        let text = lines(line, count);
+        let before = rss();
+        let began = Instant::now();
+        let file = read(&text);
+        let took = began.elapsed();
+        let read_rss = rss().saturating_sub(before);
+        let mut seed = 1_u32;
+        let mut made = |n: usize| -> String {
+            (0..n)
+                .map(|_| {
+                    seed = seed.wrapping_mul(1103515245).wrapping_add(12345);
+                    if seed >> 16 & 1 == 0 { 'a' } else { 'b' }
+                })
+                .collect()
+        };
+        let texts: Vec<String> = [512, 512, 400, 512].iter().map(|n| made(*n)).collect();
+        let long: Vec<String> = [2000, 4000].iter().map(|n| made(*n)).collect();
+        let began = Instant::now();
+        let mut tried = 0;
+        if let Some(rewriting) = &file.rewriting {
+            for rule in &rewriting.rules {
+                if let Some(pattern) = &rule.pattern {
+                    for text in texts.iter().chain(&long) {
+                        let steps = Steps::default();
+                        pattern.is_match(text, &steps);
+                        pattern.groups(text, &steps);
+                        tried += 1;
+                    }
+                }
+            }
+        }
+        let matching = began.elapsed();
+        let all = rss().saturating_sub(before);
+        println!(
+            "{:60.60} x{count} charged {} MiB broken {} read {} MiB in {took:?}, after matching {} MiB ({tried} in {matching:?}) peak ratio {:.2}",
+            line,
+            file.spent >> 20,
+            file.is_broken,
+            read_rss >> 20,
+            all >> 20,
+            all as f64 / file.spent.max(1) as f64
+        );
+        drop(file);
+        unsafe_trim();
+    }
+    fn unsafe_trim() {
+        surus_sys::memory::trim();
+    }
 }
