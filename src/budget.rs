@@ -31,8 +31,19 @@ pub static ACCESS_LOG: Budget = Budget::new("access_log", 16 << 20);
 /// Events that wait for a worker, without their bodies.
 pub static QUEUE: Budget = Budget::new("queue", 128 << 20);
 
+/// What the `.htaccess` files of all sites take.
+pub static HTACCESS: Budget = Budget::new("htaccess", 512 << 20);
+
 /// All of them, for the metrics.
-pub static ALL: [&Budget; 6] = [&MEMORY, &SPOOL, &MOVING, &LOG, &ACCESS_LOG, &QUEUE];
+pub static ALL: [&Budget; 7] = [
+    &MEMORY,
+    &SPOOL,
+    &MOVING,
+    &LOG,
+    &ACCESS_LOG,
+    &QUEUE,
+    &HTACCESS,
+];
 
 /// A number of bytes of which each holder takes a part.
 #[derive(Debug)]

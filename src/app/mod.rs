@@ -334,6 +334,7 @@ impl Application {
             version: head.version,
             headers: &head.headers,
             origin,
+            steps: Default::default(),
         };
         match site.find_for(&facts, path, now) {
             Resolution::Script(script) => Ok(RoutedRequest::Script(engine, script, wishes)),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use surus_sys::regular_file;
 
-use crate::app::site::{MAX_HTACCESS, Problem, Scope, read_htaccess};
+use crate::app::site::{MAX_HTACCESS, Problem, Scope, SiteMemory, read_htaccess};
 
 /// The limit of examined entries, so that `surus check` ends.
 const ENTRIES: usize = 100_000;
@@ -29,6 +29,9 @@ fn problems(root: &Path) -> Vec<String> {
     let (mut files, is_complete) = files(root, ENTRIES);
     files.sort();
     let mut sentences = Vec::new();
+    // As in the server, all files of a site share a limit, so they are kept until the end.
+    let memory = SiteMemory::default();
+    let mut kept = Vec::new();
     if !is_complete {
         sentences.push(format!(
             "{} has more than {ENTRIES} files; the .htaccess files among the rest were not read",
@@ -45,12 +48,13 @@ fn problems(root: &Path) -> Vec<String> {
         };
         match text(&file) {
             Ok(text) => {
-                let read = read_htaccess(&text);
+                let read = read_htaccess(&text, &memory);
                 let said = read
                     .problems
                     .iter()
                     .map(|problem| sentence(&file, &url, problem));
                 sentences.extend(said);
+                kept.push(read);
             }
             Err(error) => sentences.push(format!(
                 "{}: cannot be read ({error}), so that nothing below {url} is served; let it be a \
@@ -149,7 +153,7 @@ fn route(url: &str, about: &Scope) -> Option<String> {
         Scope::Paths(paths) => {
             let (flag, paths) = match paths.strip_prefix("(?i)") {
                 Some(paths) => ("(?i)", paths),
-                None => ("", paths.as_str()),
+                None => ("", &**paths),
             };
             match paths.strip_prefix('^') {
                 Some(rest) if has_alternatives(rest) => return None,
@@ -247,6 +251,38 @@ mod tests {
         let (found, is_complete) = files(root, ENTRIES);
         assert_eq!((found.len(), is_complete), (1, true));
         assert!(!files(root, 50).1);
+    }
+
+    #[test]
+    fn files_that_exceed_a_limit_alone_or_together_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let patterns = "BrowserMatch (bot[0-9]{9}){9} bad\n".repeat(39);
+        for (name, text) in [
+            ("a", &*patterns),
+            ("b", &patterns),
+            ("c", &patterns),
+            ("d", &patterns),
+            ("e", &format!("UnsetEnv{}", " a".repeat(90_000))),
+            ("f", "RedirectMatch 403 (a{99}){9999}"),
+        ] {
+            std::fs::create_dir(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join(".htaccess"), text).unwrap();
+        }
+        let problems = problems(root);
+        let named = |file: &str, what: &str| {
+            let has = |said: &&String| said.contains(file) && said.contains(what);
+            problems.iter().filter(has).count()
+        };
+        assert_eq!(
+            named("d/.htaccess:", "more than 128 MiB"),
+            1,
+            "{problems:?}"
+        );
+        assert_eq!(named("e/.htaccess:1", "more than 50000 directives"), 1);
+        assert_eq!(named("f/.htaccess:1", "more than 6 MiB"), 1);
+        assert_eq!(named("a/.htaccess", ""), 0);
+        assert!(problems.iter().all(|said| said.contains("deny = true")));
     }
 
     #[test]

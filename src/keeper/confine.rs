@@ -42,7 +42,14 @@ pub fn identity(settings: &Confinement, php: &[u32]) -> anyhow::Result<Identity>
             let index = choose(&uids, php).with_context(|| {
                 format!("none of the users {USERS:?} exists; create one, or set http.user")
             })?;
-            found.swap_remove(index)
+            let user = found.swap_remove(index);
+            if user.name == "nobody" {
+                warn!(
+                    "the front end runs as nobody, as processes of other services may; create a \
+                     user for it (useradd --system surus), or set http.user"
+                );
+            }
+            user
         }
     };
     if user.uid == 0 {

@@ -145,3 +145,29 @@ fn laravel_service_that_the_application_changes_is_left_to_requests() {
         }
     }
 }
+
+#[test]
+fn value_of_once_in_laravel_13_reaches_no_other_visitor() {
+    let route = "final class Asked\n{\n    public static function q(): ?string\n    {\n        \
+        return once(static fn () => request()->query('q'));\n    }\n}\n\
+        Route::get('/once', static fn () => [Asked::q()]);\n";
+    let boot = "public function boot(): void\n    {";
+    // The boot creates the object that keeps the values.
+    let asks = "\n        once(static fn () => 'booted');";
+    let provider = "app/Services/Provider.php";
+    let site = unmodified().replace(provider, boot, &format!("{boot}{asks}"));
+    let routes = std::fs::read_to_string(site.www().join("routes/api.php")).unwrap();
+    let site = site.write("routes/api.php", &(routes + route));
+    for (engine, warmup) in [
+        ("worker", ""),
+        ("rewind", "/api/once?q=warm"),
+        ("fork", "/api/once?q=warm"),
+    ] {
+        let warmup = [("SURUS_ENGINE_WARMUP", warmup)];
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &warmup);
+        for q in ["ada", "bob"] {
+            let seen = Client::new(&surus.url).get(&format!("/api/once?q={q}"));
+            assert_eq!(seen.ok().json()[0], q, "{engine}");
+        }
+    }
+}

@@ -317,6 +317,66 @@ fn request_kept_by_laravel_function_is_named_once_on_worker() {
     }
 }
 
+/// A short form of the class that Laravel has since version 11.
+const ONCE: &str = r#"<?php
+
+namespace Illuminate\Support;
+
+class Once
+{
+    protected static ?self $instance = null;
+
+    protected function __construct(protected \WeakMap $values)
+    {
+    }
+
+    public static function instance()
+    {
+        return static::$instance ??= new static(new \WeakMap());
+    }
+
+    public static function flush()
+    {
+        static::$instance = null;
+    }
+
+    public function value(?object $object, \Closure $make)
+    {
+        return $this->values[$object ?: $this] ??= $make();
+    }
+}
+"#;
+
+/// Values are kept by `Once`, whose object the boot has created.
+#[test]
+fn value_of_once_reaches_no_other_visitor() {
+    let boot = "public function boot(): void\n    {";
+    let asks = "\n        require_once __DIR__.'/once.php';\n        \
+        \\Illuminate\\Support\\Once::instance()->value($this->app, static fn () => 'booted');";
+    let route = "Route::get('/once', static fn () => [\\Illuminate\\Support\\Once::instance()\
+        ->value(null, static fn () => request()->query('q'))]);\n";
+    let site = site("laravel10")
+        .write("app/Services/once.php", ONCE)
+        .replace("app/Services/Provider.php", boot, &format!("{boot}{asks}"));
+    let routes = std::fs::read_to_string(site.www().join("routes/api.php")).unwrap();
+    let site = site.write("routes/api.php", &(routes + route));
+    let warmup = "/api/once?q=warm";
+    for (engine, warmup) in [
+        ("worker", ""),
+        ("worker", warmup),
+        ("rewind", ""),
+        ("rewind", warmup),
+        ("fork", warmup),
+        ("standby", warmup),
+    ] {
+        let surus = serve(&site, engine, "1", warmup);
+        for q in ["ada", "bob"] {
+            let seen = Client::new(&surus.url).get(&format!("/api/once?q={q}"));
+            assert_eq!(seen.ok().json()[0], q, "{engine}, warm-up: {warmup}");
+        }
+    }
+}
+
 /// PHP cannot make them uninitialized again, so another worker serves the next visitor.
 #[test]
 fn property_that_a_request_initializes_for_good_costs_its_worker_and_is_named() {

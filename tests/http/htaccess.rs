@@ -52,11 +52,24 @@ fn compare(site: &Site, apache: &Apache) -> Vec<String> {
     let surus = Surus::serve(site.root.path(), &["--workers", "1", "--engine", "classic"]);
     let mut differences = Vec::new();
     let mut unused: BTreeSet<&str> = site.exceptions.keys().map(String::as_str).collect();
-    for request in site.requests.iter().chain(&site.exact) {
-        let ours = ask(&surus.address, &site.host(), request);
+    let requests = site.requests.iter().chain(&site.exact);
+    for (request, has_type) in requests
+        .map(|request| (request, false))
+        .chain(site.types.iter().map(|request| (request, true)))
+    {
+        let ask = |address: &str| {
+            let answer = ask(address, &site.host(), request);
+            match has_type {
+                true => answer,
+                false => Answer {
+                    media_type: String::new(),
+                    ..answer
+                },
+            }
+        };
+        let ours = ask(&surus.address);
         // Apache runs PHP by type or by handler; `.htaccess` files can switch off either.
-        let theirs = [&apache.by_type, &apache.by_handler]
-            .map(|address| ask(address, &site.host(), request));
+        let theirs = [&apache.by_type, &apache.by_handler].map(|address| ask(address));
         let exception = site.exceptions.get(request.as_str());
         let declared = exception.is_some_and(|exception| {
             theirs

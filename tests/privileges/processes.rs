@@ -76,6 +76,7 @@ pub fn front_end_started_by_root_has_no_privileges() {
         "privileges dropped",
         "Landlock restricts",
         "seccomp forbids",
+        "the front end runs as nobody",
     ] {
         assert_eq!(log.matches(step).count(), 1, "{step}:\n{log}");
     }

@@ -8,6 +8,7 @@ use Illuminate\Http\Request;
 use Illuminate\Redis\Connections\Connection as RedisConnection;
 use Illuminate\Redis\RedisManager;
 use Illuminate\Routing\RouteCollection;
+use Illuminate\Support\Once;
 use Laravel\Octane\Cache\OctaneArrayStore;
 use Laravel\Octane\Cache\OctaneStore;
 use Surus\Checkpoint;
@@ -138,6 +139,10 @@ final class Isolation
     {
         $closed = $this->databases->release();
         array_push($this->left, ...$this->checkpoint->restore());
+        if (class_exists(Once::class, false)) {
+            // Its values are in a WeakMap, which a checkpoint cannot restore.
+            Once::flush();
+        }
         foreach ($closed as $connection) {
             // With the boot's configuration; it connects when it is used.
             self::attempt(static fn () => $connection->reconnect());

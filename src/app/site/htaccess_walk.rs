@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use surus_sys::openat2::Access;
 
+use super::htaccess::cost::LOOKUP;
 use super::htaccess::facts::{Env, Facts};
 use super::htaccess::handler::FileHandler;
 use super::htaccess::rewrite::{self, Pass, RewriteOutcome};
@@ -40,6 +41,8 @@ pub(super) struct Visit<'a> {
     is_over: bool,
     /// The handler set by the rules of this pass.
     handler: Option<FileHandler>,
+    /// The type set by the rules of this pass.
+    media_type: Option<Arc<str>>,
     passes: usize,
     lookups: usize,
     /// `FallbackResource` was followed.
@@ -62,6 +65,7 @@ impl<'a> Visit<'a> {
             env: Env::default(),
             is_over: false,
             handler: None,
+            media_type: None,
             passes: 0,
             lookups: 0,
             is_fallback: false,
@@ -107,7 +111,7 @@ impl Site {
             return Resolution::Denied(Denial::BrokenHtaccess);
         }
         let name = whole[..end].rsplit('/').next().unwrap_or_default();
-        let file_rules = merged.for_file(name);
+        let file_rules = merged.for_file(name, &visit.facts.steps);
         // As in Apache, headers and URL are evaluated once for a directory and its index file.
         if !is_subrequest {
             file_rules.set_env(visit.facts, whole, &mut visit.env);
@@ -135,10 +139,12 @@ impl Site {
                 is_subrequest,
                 handler: None,
                 has_handler: false,
+                media_type: None,
                 is_over: false,
             };
             let outcome = rules.run(&mut pass);
             let (query, handler, is_over) = (pass.query, pass.handler, pass.is_over);
+            visit.media_type = pass.media_type.or(visit.media_type.take());
             visit.query = query.map(|query| match query {
                 Cow::Borrowed(query) if visit.facts.query == Some(query) => {
                     Cow::Borrowed(visit.facts.query.unwrap_or_default())
@@ -172,6 +178,7 @@ impl Site {
         if let Some(to) = leads_to {
             // A type applies only to the requested file.
             visit.handler = None;
+            visit.media_type = None;
             visit.env.redirected();
             return self.redirect_internally(htaccess, visit, &to, false);
         }
@@ -234,6 +241,7 @@ impl Site {
                 path: self.root.path().join(&files[1..]),
                 file,
                 metadata,
+                media_type: None,
             }),
             OpenedPath::Directory => PathKind::Directory,
             OpenedPath::Missing => PathKind::Missing,
@@ -276,12 +284,14 @@ impl Site {
             PathKind::File(_) if file_rules.is_source(visit.handler) => {
                 Resolution::Denied(Denial::PhpOff)
             }
-            PathKind::File(file) => Resolution::File(file),
+            PathKind::File(file) => Resolution::File(FoundFile {
+                media_type: visit.media_type.take().or_else(|| file_rules.media_type()),
+                ..file
+            }),
             PathKind::Directory if !whole.ends_with('/') => {
                 let directory = format!("{whole}/");
                 let mut names = self.index_names(file_rules.merged).iter();
-                let has_index =
-                    names.any(|name| self.has_index(&relative_to(&directory, name).0, visit.now));
+                let has_index = names.any(|name| self.has_index(visit, &directory, name));
                 // The directory's own rules apply below the slash only.
                 let rules = file_rules.rules();
                 let has_rules = rules.is_some_and(|rules| *rules.directory == *directory);
@@ -340,10 +350,10 @@ impl Site {
     ) -> Option<Resolution> {
         let mut denied = None;
         for name in self.index_names(merged) {
-            let (to, query) = relative_to(directory, name);
-            if !self.has_index(&to, visit.now) {
+            if !self.has_index(visit, directory, name) {
                 continue;
             }
+            let (to, query) = relative_to(directory, name);
             if let (Some(front), true, "/index.php") = (&self.front_controller, self.is_named, &*to)
             {
                 return Some(Resolution::Script(visit.with_query(front.clone())));
@@ -367,7 +377,12 @@ impl Site {
     }
 
     /// Whether something exists at the path of an index file.
-    fn has_index(&self, path: &str, now: Instant) -> bool {
+    fn has_index(&self, visit: &Visit<'_>, directory: &str, name: &str) -> bool {
+        if !visit.facts.steps.take(LOOKUP) {
+            return false;
+        }
+        let (path, _) = relative_to(directory, name);
+        let path = path.as_str();
         if self.is_named && path == "/index.php" {
             return true;
         }
@@ -375,7 +390,7 @@ impl Site {
         match kind(last) {
             NameKind::Script if self.is_uploaded_source(path) => false,
             NameKind::Script => !matches!(
-                self.script_at(path, now),
+                self.script_at(path, visit.now),
                 Err(NoScript::Missing | NoScript::Directory)
             ),
             NameKind::Source => false,

@@ -52,6 +52,7 @@ impl Site {
                 path: self.root.path().join(&files[1..]),
                 file,
                 metadata,
+                media_type: None,
             }),
             OpenedPath::Directory => {
                 let directory = format!("{files}/");
@@ -85,6 +86,7 @@ impl Site {
                 path,
                 file,
                 metadata,
+                media_type: None,
             }),
             _ => None,
         }
@@ -194,6 +196,7 @@ impl Site {
                         path: self.root.path().join(&file[1..]),
                         file: open,
                         metadata,
+                        media_type: None,
                     })),
                     OpenedPath::Denied(why) => Some(Resolution::Denied(why)),
                     OpenedPath::Failed(error) => Some(Resolution::Failed(error)),

@@ -58,7 +58,7 @@ pub(crate) use document_root::Root;
 pub use document_root::Symlinks;
 pub use hidden_files::HiddenBy;
 pub use htaccess::facts::Facts;
-pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, read as read_htaccess};
+pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, SiteMemory, read as read_htaccess};
 pub use normalize::{NormalizedPath, normalize};
 pub use opened::{Denial, LookupError};
 pub use settings::Settings;
@@ -97,6 +97,8 @@ pub struct FoundFile {
     pub path: PathBuf,
     pub file: File,
     pub metadata: Metadata,
+    /// The type that `.htaccess` files name. None for the usual type of the file's name.
+    pub media_type: Option<Arc<str>>,
 }
 
 /// A document root and its rules. The directory stays open, so later renames do not affect it.
@@ -273,6 +275,7 @@ impl Site {
                 server: None,
                 https: false,
             },
+            steps: Default::default(),
         };
         self.find_as(purpose, &facts, path, now)
     }
@@ -303,7 +306,11 @@ impl Site {
     ) -> Resolution {
         let follow = |htaccess, merged| {
             let mut visit = Visit::new(purpose, facts, now, merged);
-            self.follow(htaccess, &mut visit, path, false)
+            let found = self.follow(htaccess, &mut visit, path, false);
+            match facts.steps.are_used_up() {
+                true => Resolution::Denied(Denial::TooManySteps),
+                false => found,
+            }
         };
         let merged = |htaccess: &Htaccess| htaccess.merged(&self.root, path.directories(), now);
         // As in mod_xsendfile, a script may send files that `.htaccess` files deny to visitors.

@@ -55,8 +55,10 @@ pub enum Denial {
     PhpOff,
     /// An `.htaccess` file has a rule that cannot be evaluated.
     UnknownRule,
-    /// An `.htaccess` file is not readable or not valid.
+    /// An `.htaccess` file is not readable, not valid or too costly.
     BrokenHtaccess,
+    /// The rules of `.htaccess` files take too many steps for this request.
+    TooManySteps,
     /// PHP in a directory for uploads.
     UploadedSource,
     /// A symbolic link leads to PHP in a directory for uploads.
@@ -112,8 +114,12 @@ impl Denial {
                 "an .htaccess file has a rule that Surus cannot evaluate; `surus check` names it"
             }
             Denial::BrokenHtaccess => {
-                "an .htaccess file cannot be read, or Apache would reject it; `surus check` \
-                 names its line"
+                "an .htaccess file cannot be read, exceeds a limit, or Apache would reject it; \
+                 `surus check` names its line"
+            }
+            Denial::TooManySteps => {
+                "the rules of the .htaccess files take too many steps for this request; use fewer \
+                 rules or shorter patterns, and no flag N"
             }
             Denial::UploadedSource => "PHP below `site.no_php` is never run and never sent",
             Denial::LinkToUploadedSource => {

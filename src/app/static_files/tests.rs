@@ -14,6 +14,8 @@ use super::ranges::MAX_RANGES;
 use super::*;
 use crate::event::Failure;
 
+mod named_types;
+
 fn at(name: &str, seconds: u64, content: &[u8]) -> (TempDir, FoundFile) {
     let dir = tempfile::tempdir().unwrap();
     let found = put(&dir, name, seconds, content);
@@ -31,6 +33,7 @@ fn put(dir: &TempDir, name: &str, seconds: u64, content: &[u8]) -> FoundFile {
         path,
         file,
         metadata,
+        media_type: None,
     }
 }
 
@@ -39,6 +42,7 @@ fn again(found: &FoundFile) -> FoundFile {
         path: found.path.clone(),
         file: File::open(&found.path).unwrap(),
         metadata: found.file.metadata().unwrap(),
+        media_type: found.media_type.clone(),
     }
 }
 

@@ -13,6 +13,8 @@ pub struct Answer {
     pub location: String,
     /// The body of a successful response.
     pub body: String,
+    /// The `Content-Type` of a successful response, without its parameters.
+    pub media_type: String,
 }
 
 impl Answer {
@@ -29,7 +31,11 @@ impl Answer {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said = format!("{} {}{}", self.status, self.location, self.body);
-        f.write_str(said.trim_end())
+        f.write_str(said.trim_end())?;
+        match self.media_type.as_str() {
+            "" => Ok(()),
+            media_type => write!(f, " as {media_type}"),
+        }
     }
 }
 
@@ -91,6 +97,10 @@ pub fn ask(address: &str, host: &str, request: &str) -> Answer {
         },
         body: match status {
             200 => body.trim_end().to_owned(),
+            _ => String::new(),
+        },
+        media_type: match (status, header("content-type").split(';').next()) {
+            (200, Some(media_type)) => media_type.to_ascii_lowercase(),
             _ => String::new(),
         },
     }

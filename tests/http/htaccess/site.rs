@@ -21,6 +21,9 @@ struct Text {
     /// Requests to which the general exceptions do not apply.
     #[serde(default)]
     exact: Vec<String>,
+    /// Requests whose `Content-Type` is compared, too.
+    #[serde(default)]
+    types: Vec<String>,
     #[serde(default)]
     exceptions: BTreeMap<String, Exception>,
 }
@@ -40,6 +43,7 @@ pub struct Site {
     pub root: tempfile::TempDir,
     pub requests: Vec<String>,
     pub exact: Vec<String>,
+    pub types: Vec<String>,
     /// Differences by request.
     pub exceptions: BTreeMap<String, Exception>,
 }
@@ -86,6 +90,7 @@ impl Site {
             root,
             requests: text.requests,
             exact: text.exact,
+            types: text.types,
             exceptions: text.exceptions,
         }
     }

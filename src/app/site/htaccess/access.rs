@@ -14,7 +14,7 @@ use super::facts::{Env, Facts};
 /// The methods of a `<Limit>` or `<LimitExcept>` section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    pub methods: Vec<&'static str>,
+    pub methods: Arc<[&'static str]>,
     pub is_except: bool,
 }
 
@@ -71,6 +71,9 @@ impl ClientMatch {
     }
 
     fn is(&self, facts: &Facts<'_>, env: &Env) -> Option<bool> {
+        if matches!(self, ClientMatch::Env(_) | ClientMatch::NotEnv(_)) {
+            facts.steps.take(env.steps());
+        }
         Some(match self {
             ClientMatch::All => true,
             ClientMatch::NoClient => false,
@@ -178,6 +181,9 @@ fn compat(lines: &[Statement], facts: &Facts<'_>, env: &Env) -> (bool, bool) {
         _ => Some(false),
     };
     for line in lines {
+        if !facts.steps.take(1 + line.limits.len()) {
+            break;
+        }
         if !applies(&line.limits, facts.method) {
             continue;
         }
@@ -230,6 +236,9 @@ enum AccessVerdict {
 
 impl Require {
     fn judge(&self, facts: &Facts<'_>, env: &Env, is_in_all: bool, hopeful: bool) -> AccessVerdict {
+        if !facts.steps.take(1 + self.limits.len()) {
+            return AccessVerdict::Denied;
+        }
         if !applies(&self.limits, facts.method) {
             return match is_in_all {
                 true => AccessVerdict::Granted,
@@ -262,6 +271,7 @@ impl Require {
             Provider::Granted => AccessVerdict::Granted,
             Provider::Denied => AccessVerdict::Denied,
             Provider::Networks(networks) => match facts.client() {
+                Some(_) if !facts.steps.take(networks.len()) => AccessVerdict::Denied,
                 Some(client) => granted(networks.iter().any(|network| contains(network, client))),
                 None => granted(!hopeful),
             },
@@ -274,6 +284,7 @@ impl Require {
             },
             Provider::Methods(methods) => granted(methods.contains(&folded(facts.method))),
             Provider::Env(names) => {
+                facts.steps.take(names.len() * env.steps());
                 let has = |name: &String| env.has(name).unwrap_or(!hopeful);
                 granted(names.iter().any(has))
             }

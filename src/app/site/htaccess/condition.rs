@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 
+use super::cost::{LOOKUP, ReadingBudget};
 use super::facts::FactsView;
 use super::known::leading_number;
-use super::memory::PatternMemory;
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
 use super::template::{Matched, Template};
@@ -51,9 +51,9 @@ pub trait FileLookup {
 
 impl Condition {
     /// Parses `RewriteCond`.
-    pub fn parse(
+    pub(super) fn parse(
         rest: &str,
-        memory: &PatternMemory,
+        budget: &ReadingBudget,
         problems: &mut Vec<String>,
     ) -> Result<Condition, String> {
         let words = raw_words(rest);
@@ -79,7 +79,7 @@ impl Condition {
             true => Err("expressions are not evaluated".to_owned()),
             false => Template::parse(text)
                 .map_err(|what| format!("{what} is unknown"))
-                .and_then(|text| Ok((text, Test::parse(pattern, ignores_case, memory)?))),
+                .and_then(|text| Ok((text, Test::parse(pattern, ignores_case, budget)?))),
         };
         Ok(Condition {
             test: test.map_err(|why| problems.push(why)).ok(),
@@ -96,6 +96,14 @@ impl Condition {
 }
 
 impl Test {
+    /// Whether the test needs a system call.
+    fn looks_up(&self) -> bool {
+        match self {
+            Test::File | Test::Directory | Test::Link | Test::NotEmpty | Test::Executable => true,
+            Test::Number(..) | Test::Text(..) | Test::Pattern(_) => false,
+        }
+    }
+
     fn kind(&self) -> Option<FileKind> {
         match self {
             Test::File => Some(FileKind::File),
@@ -104,7 +112,7 @@ impl Test {
         }
     }
 
-    fn parse(pattern: &str, ignores_case: bool, memory: &PatternMemory) -> Result<Test, String> {
+    fn parse(pattern: &str, ignores_case: bool, budget: &ReadingBudget) -> Result<Test, String> {
         use Ordering::{Equal, Greater, Less};
         match pattern {
             "-f" => return Ok(Test::File),
@@ -138,7 +146,7 @@ impl Test {
                 return Ok(Test::Text(order, or_equal, text.to_owned(), ignores_case));
             }
         }
-        Pattern::new(pattern, ignores_case, memory)
+        Pattern::new(pattern, ignores_case, budget)
             .map(Test::Pattern)
             .map_err(|why| format!("the pattern {pattern} cannot be evaluated: {why}"))
     }
@@ -201,7 +209,8 @@ impl Condition {
         matched: &mut Matched,
     ) -> Option<bool> {
         let (text, test) = self.test.as_ref()?;
-        if !text.is_known(view.env) {
+        let steps = &view.facts.steps;
+        if !text.is_known(view) {
             return None;
         }
         let before = std::mem::take(matched);
@@ -213,6 +222,10 @@ impl Condition {
             return Some((files.requested() == kind) != self.is_negated);
         }
         let text = text.expand(view, rule, &before, None);
+        let cost = if test.looks_up() { LOOKUP } else { 1 };
+        if !steps.take(cost) || !steps.take_copy(text.len()) {
+            return None;
+        }
         let mut found = None;
         let holds = match test {
             Test::File => Some(files.kind(&text) == FileKind::File),
@@ -249,9 +262,9 @@ impl Condition {
                 Some(compared == *order || *or_equal && compared.is_eq())
             }
             Test::Pattern(pattern) => {
-                let holds = pattern.is_match(&text);
+                let holds = pattern.is_match(&text, steps);
                 if holds == Some(true) && !self.is_negated {
-                    found = pattern.groups(&text).map(|groups| Matched {
+                    found = pattern.groups(&text, steps).map(|groups| Matched {
                         text: text.clone().into_owned(),
                         groups,
                     });

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, Method, Version};
 
+use super::cost::Steps;
 use crate::event::Origin;
 
 /// The properties of a request that rules can read.
@@ -17,6 +18,8 @@ pub struct Facts<'a> {
     pub headers: &'a HeaderMap,
     /// Called only if a rule reads an address or the scheme, because few rules do.
     pub origin: &'a dyn Fn() -> Origin,
+    /// What the evaluation of rules may still take.
+    pub steps: Steps,
 }
 
 impl Facts<'_> {
@@ -109,8 +112,9 @@ impl Env {
         self.unknown.retain(|key| !key.eq_ignore_ascii_case(name));
     }
 
-    pub fn has_unknown(&self) -> bool {
-        !self.unknown.is_empty()
+    /// The steps of finding one variable among all.
+    pub(super) fn steps(&self) -> usize {
+        1 + (self.set.len() + self.unknown.len()) / 32
     }
 
     /// Copies all variables of another environment.
@@ -219,6 +223,18 @@ impl Variable {
             // As in Apache, an unknown name expands to nothing.
             _ => Variable::Fixed(""),
         })
+    }
+
+    /// Whether the value is known for this request.
+    pub(super) fn is_known(&self, view: &FactsView<'_>) -> bool {
+        match self {
+            Variable::Env(name) => view.env.has(name).is_some(),
+            Variable::Client | Variable::ClientPort | Variable::IsIpv6 => {
+                view.facts.client().is_some()
+            }
+            Variable::ServerAddress => view.facts.server().is_some(),
+            _ => true,
+        }
     }
 
     pub(super) fn value<'a>(&'a self, view: &FactsView<'a>) -> Cow<'a, str> {

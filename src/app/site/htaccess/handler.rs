@@ -1,4 +1,9 @@
-//! Decides whether handler and type directives switch PHP on or off for a file.
+//! Decides whether handler and type directives switch PHP on or off for a file, and the type that
+//! it is sent with.
+
+use std::sync::Arc;
+
+use super::cost::Steps;
 
 /// What a handler or media type runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +31,22 @@ impl FileHandler {
     }
 }
 
+/// A media type that a directive names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaType {
+    pub name: Arc<str>,
+    pub handler: FileHandler,
+}
+
+impl MediaType {
+    pub fn named(name: &str) -> MediaType {
+        MediaType {
+            name: name.into(),
+            handler: FileHandler::named(name),
+        }
+    }
+}
+
 /// A directive that selects the handler of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Switch {
@@ -34,11 +55,11 @@ pub enum Switch {
     /// `SetHandler`.
     Set(FileHandler),
     /// `ForceType`; `None` cancels an earlier one.
-    Type(Option<FileHandler>),
+    Type(Option<MediaType>),
     /// `AddHandler`, with file name extensions.
     AddHandler(FileHandler, Vec<String>),
     /// `AddType`.
-    AddType(FileHandler, Vec<String>),
+    AddType(MediaType, Vec<String>),
     /// `RemoveHandler`.
     RemoveHandler(Vec<String>),
     /// `RemoveType`.
@@ -77,6 +98,16 @@ impl Switch {
     pub fn removes_handler(&self) -> bool {
         matches!(self, Switch::RemoveHandler(_))
     }
+
+    pub(super) fn steps(&self) -> usize {
+        match self {
+            Switch::Engine(_) | Switch::Set(_) | Switch::Type(_) => 1,
+            Switch::AddHandler(_, endings)
+            | Switch::AddType(_, endings)
+            | Switch::RemoveHandler(endings)
+            | Switch::RemoveType(endings) => 1 + endings.len() / 4,
+        }
+    }
 }
 
 impl PhpHandlers {
@@ -84,12 +115,12 @@ impl PhpHandlers {
         match line {
             Switch::Engine(on) => self.engine = *on,
             Switch::Set(handler) => self.set = Some(*handler),
-            Switch::Type(handler) => self.forced = *handler,
+            Switch::Type(forced) => self.forced = forced.as_ref().map(|forced| forced.handler),
             Switch::AddHandler(handler, endings) if has(name, endings) => {
                 self.handler = Some(*handler);
             }
-            Switch::AddType(handler, endings) if has(name, endings) => {
-                self.media_type = Some(*handler);
+            Switch::AddType(added, endings) if has(name, endings) => {
+                self.media_type = Some(added.handler);
             }
             Switch::RemoveHandler(endings) if has(name, endings) => {
                 self.handler = Some(FileHandler::Other);
@@ -120,6 +151,53 @@ impl PhpHandlers {
             .flatten()
             .any(|handler| handler != FileHandler::Other)
     }
+}
+
+/// The type of a file that is sent, if the directives name one. Each slice has those of a section,
+/// in the order in which sections are merged.
+pub(super) fn sent_type<'a>(
+    sections: impl Iterator<Item = &'a [Switch]>,
+    name: &str,
+    steps: &Steps,
+) -> Option<&'a Arc<str>> {
+    let mut forced = None;
+    // As in Apache, each extension of `x.html.en` may have a type, and the last one decides.
+    let mut added: Vec<(&str, Option<&'a Arc<str>>)> =
+        name.split('.').skip(1).map(|part| (part, None)).collect();
+    let mut set = |endings: &[String], to: Option<&'a Arc<str>>| {
+        for (part, kind) in &mut added {
+            if endings
+                .iter()
+                .any(|ending| part.eq_ignore_ascii_case(ending))
+            {
+                *kind = to;
+            }
+        }
+    };
+    for lines in sections {
+        for line in lines {
+            if !steps.take(line.steps()) {
+                return None;
+            }
+            match line {
+                Switch::Type(kind) => forced = kind.as_ref().map(|kind| &kind.name),
+                Switch::AddType(kind, endings) => set(endings, Some(&kind.name)),
+                _ => {}
+            }
+        }
+        // It cancels the additions of its section, too, regardless of their order.
+        for line in lines {
+            if let Switch::RemoveType(endings) = line {
+                set(endings, None);
+            }
+        }
+    }
+    let is_usual = |part: &str| mime_guess::from_ext(part).first_raw().is_some();
+    let last = added
+        .into_iter()
+        .rev()
+        .find(|(part, kind)| kind.is_some() || is_usual(part));
+    forced.or(last.and_then(|(_, kind)| kind))
 }
 
 /// Whether the name has one of the extensions, possibly followed by others as in `x.php.txt`.

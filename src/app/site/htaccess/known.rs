@@ -1,6 +1,6 @@
 //! Apache's `.htaccess` directives, modules and version, as far as Surus knows them.
 
-use super::memory::PatternMemory;
+use super::cost::{ReadingBudget, Steps};
 use super::parse::{DirectiveNode, words};
 use super::pattern::Pattern;
 
@@ -266,7 +266,7 @@ const VERSION: [u32; 3] = [2, 4, 71];
 
 /// Whether the lines of `<IfModule>`, `<IfDefine>` or `<IfVersion>` apply. None for another
 /// section; the error says what is invalid.
-pub(super) fn counts(node: &DirectiveNode) -> Option<Result<bool, String>> {
+pub(super) fn counts(node: &DirectiveNode, budget: &ReadingBudget) -> Option<Result<bool, String>> {
     let argument = node.rest.trim();
     let (name, is_negated) = match argument.strip_prefix('!') {
         Some(name) => (name, true),
@@ -282,7 +282,7 @@ pub(super) fn counts(node: &DirectiveNode) -> Option<Result<bool, String>> {
         "ifdefine" => one(|_| false),
         "ifversion" if node.has_text_behind => Err(format!("text follows <IfVersion {argument}>")),
         "ifversion" => {
-            let is = is_version(name.trim());
+            let is = is_version(name.trim(), budget);
             let wrong = || format!("<IfVersion {argument}> does not compare with a version");
             is.map(|is| is != is_negated).ok_or_else(wrong)
         }
@@ -295,7 +295,7 @@ pub(super) fn counts(node: &DirectiveNode) -> Option<Result<bool, String>> {
     })
 }
 
-fn is_version(text: &str) -> Option<bool> {
+fn is_version(text: &str, budget: &ReadingBudget) -> Option<bool> {
     let words = words(text);
     let (sign, other) = match words.as_slice() {
         [other] => {
@@ -313,9 +313,9 @@ fn is_version(text: &str) -> Option<bool> {
     };
     if let Some(pattern) = pattern {
         let [major, minor, patch] = VERSION;
-        return Pattern::new(pattern, false, &PatternMemory::default())
+        return Pattern::new(pattern, false, budget)
             .ok()?
-            .is_match(&format!("{major}.{minor}.{patch}"));
+            .is_match(&format!("{major}.{minor}.{patch}"), &Steps::default());
     }
     let mut version = [0; 3];
     let mut parts = other.split('.');
@@ -436,7 +436,11 @@ mod tests {
             ("> 2.4 or so", None),
             ("> two", None),
         ] {
-            assert_eq!(is_version(text), expected, "{text}");
+            assert_eq!(
+                is_version(text, &ReadingBudget::default()),
+                expected,
+                "{text}"
+            );
         }
     }
 

@@ -5,12 +5,13 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::access::{AccessDenied, FileAccess};
+use super::cost::{Share, SiteMemory, Steps};
 use super::facts::{Env, Facts};
-use super::handler::{FileHandler, PhpHandlers};
+use super::handler::{FileHandler, PhpHandlers, Switch, sent_type};
 use super::link_options::AllowedLinks;
 use super::rewrite::Rules;
-use super::rule::{Inherits, Options};
-use super::rules::{Block, FixedEnv, HtaccessFile, RedirectOutcome};
+use super::rule::{Inherits, Options, RewriteRule};
+use super::rules::{Block, FixedEnv, HtaccessFile, Redirect, RedirectOutcome};
 use crate::app::site::opened::{Denial, LookupError};
 
 /// The merged `.htaccess` files from the document root down to a directory.
@@ -30,6 +31,8 @@ pub(crate) struct MergedRules {
     has_fixed_env: bool,
     /// Whether a section has mod_rewrite directives.
     has_sections_of_rules: bool,
+    /// What the list of rules counts of the site's memory.
+    _memory: Option<Share>,
 }
 
 impl MergedRules {
@@ -37,13 +40,21 @@ impl MergedRules {
         above: Option<&MergedRules>,
         directory: &str,
         file: Arc<HtaccessFile>,
+        memory: &SiteMemory,
     ) -> MergedRules {
         let mut levels = above.map_or_else(Vec::new, |above| above.levels.clone());
         levels.push((directory.into(), file));
         let blocks = || levels.iter().flat_map(|(_, file)| &file.blocks);
         let any = |has: fn(&Block) -> bool| blocks().any(has);
+        // Before the lists are made; rules are inherited by all levels.
+        let rewriting = levels
+            .iter()
+            .filter_map(|(_, file)| file.rewriting.as_ref());
+        let rules: usize = rewriting.map(|rewriting| rewriting.rules.len()).sum();
+        let mut share = Share::of(memory);
+        let has_room = share.grow(rules * size_of::<Arc<RewriteRule>>());
         MergedRules {
-            is_broken: levels.iter().any(|(_, file)| file.is_broken),
+            is_broken: !has_room || levels.iter().any(|(_, file)| file.is_broken),
             failed: levels.iter().find_map(|(_, file)| file.failed),
             has_access: any(Block::limits_access),
             has_handlers: any(|b| !b.handlers.is_empty()),
@@ -53,7 +64,8 @@ impl MergedRules {
             has_fixed_env: any(|b| !b.fixed_env.is_empty()),
             has_sections_of_rules: any(|b| b.replaces_rules),
             rewrites: rewrites(&levels),
-            rules: rules_of(&levels),
+            rules: has_room.then(|| rules_of(&levels)).flatten(),
+            _memory: Some(share),
             levels,
         }
     }
@@ -79,10 +91,11 @@ impl MergedRules {
     }
 
     /// The directives for a file of this name.
-    pub(crate) fn for_file<'a>(&'a self, name: &'a str) -> FileRules<'a> {
+    pub(crate) fn for_file<'a>(&'a self, name: &'a str, steps: &'a Steps) -> FileRules<'a> {
         FileRules {
             merged: self,
             name,
+            steps,
             blocks: OnceCell::new(),
         }
     }
@@ -106,6 +119,7 @@ impl MergedRules {
 pub(crate) struct FileRules<'a> {
     pub(crate) merged: &'a MergedRules,
     name: &'a str,
+    steps: &'a Steps,
     /// The blocks that apply, in Apache's merge order, and the blocks that may apply.
     blocks: OnceCell<(Vec<&'a Block>, Vec<&'a Block>)>,
 }
@@ -117,7 +131,10 @@ impl<'a> FileRules<'a> {
             let mut certain: Vec<_> = files().filter_map(|file| file.blocks.first()).collect();
             let mut uncertain = Vec::new();
             for block in files().flat_map(|file| file.blocks.iter().skip(1)) {
-                match block.is_about(self.name) {
+                if !self.steps.take(1) {
+                    break;
+                }
+                match block.is_about(self.name, self.steps) {
                     Some(true) => certain.push(block),
                     Some(false) => {}
                     None => uncertain.push(block),
@@ -182,6 +199,9 @@ impl<'a> FileRules<'a> {
         let (certain, uncertain) = self.blocks();
         let mut fixed = Env::default();
         for line in certain.iter().flat_map(|block| &block.fixed_env) {
+            if !self.steps.take(fixed.steps()) {
+                return;
+            }
             match line {
                 FixedEnv::Set(name, value) => fixed.set(name, value.clone()),
                 FixedEnv::Unset(name) => fixed.unset(name),
@@ -189,6 +209,9 @@ impl<'a> FileRules<'a> {
             }
         }
         for line in uncertain.iter().flat_map(|block| &block.fixed_env) {
+            if !self.steps.take(fixed.steps()) {
+                return;
+            }
             fixed.set_unknown(line.name());
         }
         env.overlay(fixed);
@@ -236,15 +259,9 @@ impl<'a> FileRules<'a> {
             return true;
         }
         let (certain, uncertain) = self.blocks();
-        let php = php_settings(certain, self.name);
-        php.runs()
-            && uncertain.iter().all(|block| {
-                let mut php = php.clone();
-                for line in &block.handlers {
-                    php.apply(line, self.name);
-                }
-                php.runs()
-            })
+        let php = self.php_settings(PhpHandlers::default(), certain);
+        let runs = |block: &&Block| self.php_settings(php.clone(), &[*block]).runs();
+        php.runs() && uncertain.iter().all(runs)
     }
 
     /// Whether Apache would run the file although Surus does not.
@@ -256,8 +273,38 @@ impl<'a> FileRules<'a> {
             return false;
         }
         let (certain, uncertain) = self.blocks();
-        let all: Vec<_> = certain.iter().chain(uncertain).copied().collect();
-        php_settings(&all, self.name).is_source()
+        let php = self.php_settings(PhpHandlers::default(), certain);
+        self.php_settings(php, uncertain).is_source()
+    }
+
+    fn php_settings(&self, mut php: PhpHandlers, blocks: &[&Block]) -> PhpHandlers {
+        for line in blocks.iter().flat_map(|block| &block.handlers) {
+            if !self.steps.take(line.steps()) {
+                break;
+            }
+            php.apply(line, self.name);
+        }
+        php
+    }
+
+    /// The type that a file is sent with, if a directive names one.
+    pub(crate) fn media_type(&self) -> Option<Arc<str>> {
+        if !self.merged.has_handlers {
+            return None;
+        }
+        let (certain, uncertain) = self.blocks();
+        let lines = |block: &&'a Block| -> &'a [Switch] { &block.handlers };
+        let certainly = || certain.iter().map(lines);
+        let found = sent_type(certainly(), self.name, self.steps);
+        let is_other = |block: &&'a Block| {
+            let also = certainly().chain([lines(block)]);
+            !block.handlers.is_empty() && sent_type(also, self.name, self.steps) != found
+        };
+        match uncertain.iter().any(is_other) {
+            // Browsers run nothing of this type.
+            true => Some("application/octet-stream".into()),
+            false => found.cloned(),
+        }
     }
 
     /// The result of `Redirect` and `RedirectMatch` for a path.
@@ -269,23 +316,19 @@ impl<'a> FileRules<'a> {
         let leads = |led: &RedirectOutcome| *led != RedirectOutcome::Nowhere;
         // Deeper directories have precedence.
         let redirects = certain.iter().rev().flat_map(|block| &block.redirects);
-        let found = redirects.map(|redirect| redirect.apply(path)).find(leads);
+        let apply = |redirect: &Redirect| match self.steps.take(1) {
+            true => redirect.apply(path, self.steps),
+            false => RedirectOutcome::Unknown,
+        };
+        let found = redirects.map(apply).find(leads);
         found.unwrap_or_else(|| {
             let mut redirects = uncertain.iter().flat_map(|block| &block.redirects);
-            match redirects.any(|redirect| leads(&redirect.apply(path))) {
+            match redirects.any(|redirect| leads(&apply(redirect))) {
                 true => RedirectOutcome::Unknown,
                 false => RedirectOutcome::Nowhere,
             }
         })
     }
-}
-
-fn php_settings(blocks: &[&Block], name: &str) -> PhpHandlers {
-    let mut php = PhpHandlers::default();
-    for line in blocks.iter().flat_map(|block| &block.handlers) {
-        php.apply(line, name);
-    }
-    php
 }
 
 fn rewrites(levels: &[(Arc<str>, Arc<HtaccessFile>)]) -> bool {

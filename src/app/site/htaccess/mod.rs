@@ -7,14 +7,15 @@
 
 mod access;
 pub(super) mod condition;
+pub(super) mod cost;
 pub mod facts;
 pub(super) mod handler;
 mod known;
 mod link_options;
-mod memory;
 mod merged;
 mod parse;
 mod pattern;
+mod pattern_size;
 mod pcre_groups;
 mod pcre_syntax;
 mod read;
@@ -34,19 +35,19 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use surus_sys::openat2::Access as For;
 use tracing::warn;
 
-use self::memory::PatternMemory;
-use self::read::read_within;
+use self::cost::{Excess, ReadingRate};
 use self::rules::HtaccessFile;
 use super::document_root::Root;
 use super::lookup_cache::Recent;
-use super::opened::OpenedPath;
+use super::opened::{LookupError, OpenedPath};
 
+pub use self::cost::SiteMemory;
 pub(super) use self::merged::{FileRules, MergedRules};
 pub use self::read::read;
 pub use self::rules::{Problem, Scope};
@@ -65,8 +66,10 @@ pub(super) struct Htaccess {
     nothing: Arc<MergedRules>,
     /// Parsed files by device and inode.
     files: Mutex<Parsed>,
-    /// The memory for the patterns of all files.
-    memory: PatternMemory,
+    /// Locked while a file is read, so that one thread reads it for all requests that need it.
+    reading: Mutex<ReadingRate>,
+    /// The memory for all files.
+    memory: SiteMemory,
 }
 
 type Parsed = HashMap<(u64, u64), (ContentIdentity, Arc<HtaccessFile>)>;
@@ -88,7 +91,8 @@ impl Htaccess {
             directories: Recent::new(),
             nothing: Arc::default(),
             files: Mutex::default(),
-            memory: PatternMemory::default(),
+            reading: Mutex::default(),
+            memory: SiteMemory::default(),
         }
     }
 
@@ -137,7 +141,7 @@ impl Htaccess {
         if !path.is_empty() && !is_directory(root, below) {
             return None;
         }
-        let merged = match self.file(root, below) {
+        let merged = match self.file(root, below, now) {
             None => above.unwrap_or(&self.nothing).clone(),
             Some(file) => {
                 // Unchanged, so the directories below need not be merged again.
@@ -147,7 +151,8 @@ impl Htaccess {
                     .filter(|merged| merged.ends_in(&file))
                     .unwrap_or_else(|| {
                         let above = above.map(Arc::as_ref);
-                        Arc::new(MergedRules::below(above, &format!("{path}/"), file))
+                        let path = format!("{path}/");
+                        Arc::new(MergedRules::below(above, &path, file, &self.memory))
                     })
             }
         };
@@ -162,7 +167,7 @@ impl Htaccess {
     }
 
     /// The parsed file of a directory; none if there is no file or it has only comments.
-    fn file(&self, root: &Root, directory: &str) -> Option<Arc<HtaccessFile>> {
+    fn file(&self, root: &Root, directory: &str, now: Instant) -> Option<Arc<HtaccessFile>> {
         let name = match directory {
             "" => ".htaccess".to_owned(),
             directory => format!("{directory}/.htaccess"),
@@ -184,11 +189,26 @@ impl Htaccess {
             metadata.ctime(),
             metadata.ctime_nsec(),
         );
-        let files = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, file)) = files().get(&id)
-            && *known == identity
-        {
-            return Some(file.clone());
+        let known = || {
+            let files = self.files();
+            let (known, file) = files.get(&id)?;
+            (*known == identity).then(|| file.clone())
+        };
+        if let Some(file) = known() {
+            return Some(file);
+        }
+        let mut rate = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have read it meanwhile.
+        if let Some(file) = known() {
+            return Some(file);
+        }
+        if !rate.allows(now) {
+            warn!(
+                file = name,
+                "the site's .htaccess files change too often, or are too many and too large, to be \
+                 read now; the request gets 503"
+            );
+            return Some(Arc::new(rules::failed(LookupError::Scarce)));
         }
         let mut text = Vec::new();
         let whole = metadata.len() <= MAX_BYTES
@@ -196,6 +216,7 @@ impl Htaccess {
                 .take(MAX_BYTES)
                 .read_to_end(&mut text)
                 .is_ok();
+        rate.spend(text.len());
         if whole && has_only_comments(&text) {
             return None;
         }
@@ -203,16 +224,32 @@ impl Htaccess {
             true => self.parse(&name, &String::from_utf8_lossy(&text)),
             false => rules::unreadable(),
         });
-        let mut files = files();
-        if files.len() >= MAX_FILES {
-            files.clear();
+        rate.spend(parsed.spent);
+        let is_full = self.files().len() >= MAX_FILES;
+        if is_full && !self.forget_unused() {
+            self.files().clear();
         }
-        files.insert(id, (identity, parsed.clone()));
+        self.files().insert(id, (identity, parsed.clone()));
         Some(parsed)
     }
 
+    fn files(&self) -> MutexGuard<'_, Parsed> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn parse(&self, name: &str, text: &str) -> HtaccessFile {
-        let file = self.parse_within(name, text);
+        let mut file = read(text, &self.memory);
+        if file.excess == Some(Excess::SiteMemory) && self.forget_unused() {
+            file = read(text, &self.memory);
+        }
+        if let Some(excess) = file.excess {
+            let reason = excess.why();
+            warn!(
+                file = name,
+                reason, "an .htaccess file exceeds a limit; access to what is below it is denied"
+            );
+            return file;
+        }
         for problem in file.problems.iter().filter(|problem| problem.is_logged) {
             let (line, what) = (problem.line, &problem.what);
             warn!(
@@ -223,25 +260,12 @@ impl Htaccess {
         file
     }
 
-    fn parse_within(&self, name: &str, text: &str) -> HtaccessFile {
-        let file = read_within(text, &self.memory);
-        if !self.memory.was_short() {
-            return file;
-        }
-        // Clears the cache, to free the patterns that no directory uses any more.
-        drop(file);
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.clear();
-        drop(files);
-        let file = read_within(text, &self.memory);
-        if self.memory.was_short() {
-            warn!(
-                file = name,
-                "the patterns of all .htaccess files together would take more than 64 MiB; \
-                 access to what this file protects is denied"
-            );
-        }
-        file
+    /// Frees the files that no cached directory uses. Whether there were any.
+    fn forget_unused(&self) -> bool {
+        let mut files = self.files();
+        let before = files.len();
+        files.retain(|_, (_, file)| Arc::strong_count(file) > 1);
+        files.len() < before
     }
 }
 

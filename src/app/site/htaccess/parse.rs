@@ -1,6 +1,8 @@
 //! Parses Apache's configuration syntax into a tree of directives and sections, without
 //! interpreting them.
 
+use super::cost::ReadingBudget;
+
 /// More levels than real files use. Bounded, because the parser recurses.
 const MAX_DEPTH: usize = 32;
 
@@ -28,9 +30,13 @@ pub struct SyntaxError {
     pub why: String,
 }
 
-/// Parses a file.
-pub fn parse(text: &str) -> Result<Vec<DirectiveNode>, SyntaxError> {
-    let mut lines = JoinedLines { text, line: 0 };
+/// Parses a file. Charges its directives to the budget.
+pub(super) fn parse(text: &str, budget: &ReadingBudget) -> Result<Vec<DirectiveNode>, SyntaxError> {
+    let mut lines = JoinedLines {
+        text,
+        line: 0,
+        budget,
+    };
     Ok(section(&mut lines, None, 0)?.nodes)
 }
 
@@ -67,6 +73,7 @@ fn section(
         }
         let Some(begin) = text.strip_prefix('<') else {
             let (name, rest) = split_name(text);
+            lines.charge(line, rest)?;
             nodes.push(DirectiveNode {
                 line,
                 name: name.to_ascii_lowercase(),
@@ -85,6 +92,7 @@ fn section(
             return error(format!("sections nest deeper than {MAX_DEPTH}"));
         }
         let (name, rest) = split_name(inside);
+        lines.charge(line, rest)?;
         let name = name.to_ascii_lowercase();
         let inner = section(lines, Some((line, &name)), depth + 1)?;
         nodes.push(DirectiveNode {
@@ -116,7 +124,7 @@ fn split_name(text: &str) -> (&str, &str) {
 }
 
 /// Apache's whitespace; `char::is_ascii_whitespace` lacks the vertical tab.
-fn is_space(c: char) -> bool {
+pub(super) fn is_space(c: char) -> bool {
     c.is_ascii_whitespace() || c == '\x0b'
 }
 
@@ -129,6 +137,16 @@ fn trim(text: &str) -> &str {
 struct JoinedLines<'a> {
     text: &'a str,
     line: u32,
+    budget: &'a ReadingBudget,
+}
+
+impl JoinedLines<'_> {
+    fn charge(&self, line: u32, arguments: &str) -> Result<(), SyntaxError> {
+        let why = |why| SyntaxError { line, why };
+        self.budget
+            .directive(arguments)
+            .map_err(|excess| why(excess.why()))
+    }
 }
 
 impl Iterator for JoinedLines<'_> {
@@ -244,7 +262,7 @@ mod tests {
     fn file_with_sections_and_continued_lines_becomes_a_tree() {
         let text = "# a \\\nDeny from all\nOrder allow,\\\ndeny\n<Files \"a b\">\n\tRequire  all \
             denied\r\n</FILES>\n";
-        let nodes = parse(text).unwrap();
+        let nodes = parse(text, &ReadingBudget::default()).unwrap();
         // As in Apache, a backslash continues a comment.
         let seen: Vec<_> = nodes.iter().map(|n| (n.line, &*n.name, &*n.rest)).collect();
         assert_eq!(seen, [(3, "order", "allow,deny"), (5, "files", "\"a b\"")]);
@@ -265,7 +283,7 @@ mod tests {
             ("<Files x", 1, "no closing >"),
             (&"<IfModule x>\n".repeat(100), 33, "nest deeper"),
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text, &ReadingBudget::default()).unwrap_err();
             assert!(error.line == line && error.why.contains(why), "{error:?}");
         }
     }
@@ -288,7 +306,7 @@ mod tests {
             text in "(<Files x>|</Files>|<If \"|>|\\\\|\n|\r|#|Require all denied|\"|'| |é){0,40}"
         ) {
             let lines = text.split('\n').count() as u32;
-            match parse(&text) {
+            match parse(&text, &ReadingBudget::default()) {
                 Ok(nodes) => {
                     prop_assert!(nodes.iter().all(|node| (1..=lines).contains(&node.line)));
                 }

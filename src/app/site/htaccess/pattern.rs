@@ -4,27 +4,28 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::memory::{PatternMemory, Share};
+use regex::bytes::Regex;
+
+use super::cost::{ReadingBudget, Steps};
+use super::pattern_size::{MAX_KEPT_TEXT, MAX_PATTERN, PatternSize};
 use super::pcre_syntax;
 use super::translate::{BOUNDARY, NO_BOUNDARY, translate};
 
-/// Backtracking steps after which the result is undecided; takes some milliseconds.
-const MAX_STEPS: usize = 100_000;
+/// Backtracking steps after which the result is undecided; takes some 100 µs.
+const MAX_BACKTRACKS: usize = 20_000;
+
+/// What such a search counts among the steps of a request, besides the square of the text's length.
+const BACKTRACKED: usize = 200;
+
+/// The comparisons of a byte of the text with one of the pattern that one step stands for.
+const COMPARED: usize = 1024;
 
 /// The longest text, in bytes, that is matched by backtracking. Each step may read the whole text,
 /// so the time is quadratic: 3 ms at this length.
 const MAX_BACKTRACKED: usize = 2048;
 
-/// The size limits that a pattern is compiled with, in this order. The first sufficient one is the
-/// pattern's cost; the last is the maximum.
-const SIZES: [usize; 6] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
-
-/// The memory of a pattern in addition to its size, which counts the forward and the reverse
-/// automaton.
-const OVERHEAD: usize = 8 << 10;
-
-/// The limit of a pattern's lazy DFA cache.
-const MAX_DFA: usize = 256 << 10;
+/// The limit of the lazy DFA caches of each part of a pattern that is matched by backtracking.
+const PART_CACHE: usize = 4 << 10;
 
 /// The groups `$0` to `$9`.
 pub type Groups = [Option<Range<usize>>; 10];
@@ -32,7 +33,8 @@ pub type Groups = [Option<Range<usize>>; 10];
 #[derive(Debug)]
 pub struct Pattern {
     engine: RegexEngine,
-    _memory: Vec<Share>,
+    /// The length with all repetitions written out. Matching takes time in proportion at worst.
+    expanded: usize,
 }
 
 #[derive(Debug)]
@@ -41,65 +43,78 @@ enum RegexEngine {
     Always {
         whole: bool,
     },
-    Linear(regex::bytes::Regex),
+    Linear(Regex),
     Backtracking(Box<Backtracking>),
 }
 
 #[derive(Debug)]
 struct Backtracking {
     /// Matches at least what the pattern matches. It rejects most texts in linear time.
-    wider: Option<regex::bytes::Regex>,
+    wider: Option<Regex>,
     /// Works on characters: each byte becomes one, see [`latin`].
     exact: fancy_regex::Regex,
 }
 
 impl Pattern {
-    /// The error says why the pattern is invalid.
-    pub fn new(pcre: &str, ignore_case: bool, memory: &PatternMemory) -> Result<Pattern, String> {
-        memory.check()?;
+    /// The error says why the pattern is invalid or costs too much.
+    pub(super) fn new(
+        pcre: &str,
+        ignore_case: bool,
+        budget: &ReadingBudget,
+    ) -> Result<Pattern, String> {
         // Most rules of applications begin like this.
         if let "^" | ".*" | "^.*" = pcre {
             return Ok(Pattern {
                 engine: RegexEngine::Always { whole: pcre != "^" },
-                _memory: Vec::new(),
+                expanded: 0,
             });
         }
         let pcre = latin(pcre);
         pcre_syntax::check(&pcre)?;
+        let size = PatternSize::of(&pcre);
         let (text, backtracks) = translate(&pcre, "\\b", "\\B")?;
-        if !backtracks && let Some((regex, size)) = linear(&text, ignore_case) {
-            return Ok(Pattern {
-                engine: RegexEngine::Linear(regex),
-                _memory: vec![share(memory, size)?],
-            });
+        if !backtracks {
+            charge(budget, size.linear())?;
+            if let Some(regex) = linear(&text, ignore_case, size) {
+                return Ok(Pattern {
+                    engine: RegexEngine::Linear(regex),
+                    expanded: size.expanded,
+                });
+            }
         }
-        let wider = without_look_around(&text).and_then(|text| linear(&text, ignore_case));
+        let needed = size.backtracking(MAX_BACKTRACKED);
+        charge(
+            budget,
+            needed.ok_or("its look-around or backreference makes it too long")?,
+        )?;
         let flags = if ignore_case { "(?si)" } else { "(?s)" };
-        let (text, _) = translate(&pcre, BOUNDARY, NO_BOUNDARY)?;
-        let (exact, size) = backtracking(&format!("{flags}{text}"))?;
-        // Each group may be compiled separately.
-        let parts = text.bytes().filter(|byte| *byte == b'(').count() + 1;
-        let (wider, wider_size) = wider.unzip();
+        let (exact, _) = translate(&pcre, BOUNDARY, NO_BOUNDARY)?;
+        let exact = backtracking(&format!("{flags}{exact}"), size)?;
+        let wider = match without_look_around(&text) {
+            Some(text) => {
+                charge(budget, size.linear())?;
+                linear(&text, ignore_case, size)
+            }
+            None => None,
+        };
         Ok(Pattern {
             engine: RegexEngine::Backtracking(Box::new(Backtracking { wider, exact })),
-            _memory: vec![
-                share(memory, size.saturating_mul(parts))?,
-                share(memory, wider_size.unwrap_or_default())?,
-            ],
+            expanded: size.expanded,
         })
     }
 
     /// None if matching takes too long.
-    pub fn is_match(&self, text: &str) -> Option<bool> {
+    pub fn is_match(&self, text: &str, steps: &Steps) -> Option<bool> {
         match &self.engine {
             RegexEngine::Always { .. } => Some(true),
-            RegexEngine::Linear(regex) => Some(regex.is_match(text.as_bytes())),
+            RegexEngine::Linear(regex) => self.is_linear_match(regex, text, steps),
             RegexEngine::Backtracking(regex) => {
-                let wider = regex.wider.as_ref();
-                if wider.is_some_and(|wider| !wider.is_match(text.as_bytes())) {
+                if let Some(wider) = &regex.wider
+                    && !self.is_linear_match(wider, text, steps)?
+                {
                     return Some(false);
                 }
-                match text.len() > MAX_BACKTRACKED {
+                match text.len() > MAX_BACKTRACKED || !takes_backtracking(text, steps) {
                     true => None,
                     false => regex.exact.is_match(&*latin(text)).ok(),
                 }
@@ -108,19 +123,26 @@ impl Pattern {
     }
 
     /// The groups of the first match, as byte ranges of the text.
-    pub fn groups(&self, text: &str) -> Option<Groups> {
+    pub fn groups(&self, text: &str, steps: &Steps) -> Option<Groups> {
         let mut groups = Groups::default();
         match &self.engine {
             RegexEngine::Always { whole } => {
                 groups[0] = Some(0..if *whole { text.len() } else { 0 })
             }
             RegexEngine::Linear(regex) => {
-                let captures = regex.captures(text.as_bytes())?;
+                if !self.takes_linear(text, steps) {
+                    return None;
+                }
+                let captures = keeping_little(regex, text).captures(text.as_bytes())?;
                 for (group, found) in groups.iter_mut().zip(captures.iter()) {
                     *group = found.map(|found| found.range());
                 }
             }
-            RegexEngine::Backtracking(_) if text.len() > MAX_BACKTRACKED => return None,
+            RegexEngine::Backtracking(_)
+                if text.len() > MAX_BACKTRACKED || !takes_backtracking(text, steps) =>
+            {
+                return None;
+            }
             RegexEngine::Backtracking(regex) => {
                 let latin = latin(text);
                 let captures = regex.exact.captures(&*latin).ok()??;
@@ -135,42 +157,61 @@ impl Pattern {
         }
         Some(groups)
     }
-}
 
-fn share(memory: &PatternMemory, size: usize) -> Result<Share, String> {
-    let bytes = size.saturating_mul(2).saturating_add(OVERHEAD);
-    memory.take(bytes)
-}
-
-/// A compiled pattern and its size. None if it is too big or `regex` does not support it.
-fn linear(text: &str, ignore_case: bool) -> Option<(regex::bytes::Regex, usize)> {
-    SIZES.into_iter().find_map(|size| {
-        let regex = regex::bytes::RegexBuilder::new(text)
-            .unicode(false)
-            // Apache does both since 2.4.30.
-            .dot_matches_new_line(true)
-            .case_insensitive(ignore_case)
-            .size_limit(size)
-            .dfa_size_limit(MAX_DFA)
-            .build();
-        Some((regex.ok()?, size))
-    })
-}
-
-fn backtracking(text: &str) -> Result<(fancy_regex::Regex, usize), String> {
-    let mut error = String::new();
-    for size in SIZES {
-        let regex = fancy_regex::RegexBuilder::new(text)
-            .backtrack_limit(MAX_STEPS)
-            .delegate_size_limit(size)
-            .delegate_dfa_size_limit(MAX_DFA)
-            .build();
-        match regex {
-            Ok(regex) => return Ok((regex, size)),
-            Err(why) => error = why.to_string().replace('\n', " "),
-        }
+    fn is_linear_match(&self, regex: &Regex, text: &str, steps: &Steps) -> Option<bool> {
+        let takes = self.takes_linear(text, steps);
+        takes.then(|| keeping_little(regex, text).is_match(text.as_bytes()))
     }
-    Err(error)
+
+    /// Each byte may be compared with the whole pattern.
+    fn takes_linear(&self, text: &str, steps: &Steps) -> bool {
+        steps.take(1 + self.expanded.saturating_mul(text.len()) / COMPARED)
+    }
+}
+
+fn takes_backtracking(text: &str, steps: &Steps) -> bool {
+    steps.take(BACKTRACKED + text.len() * text.len() / MAX_BACKTRACKED)
+}
+
+/// The automaton that searches a text. A search of a long one fills the caches of a copy.
+fn keeping_little<'a>(regex: &'a Regex, text: &str) -> Cow<'a, Regex> {
+    match text.len() > MAX_KEPT_TEXT {
+        true => Cow::Owned(regex.clone()),
+        false => Cow::Borrowed(regex),
+    }
+}
+
+/// Charges what compiling and keeping a pattern takes at most.
+fn charge(budget: &ReadingBudget, bytes: usize) -> Result<(), String> {
+    if bytes > MAX_PATTERN {
+        return Err(format!(
+            "it would take more than {} MiB of memory",
+            MAX_PATTERN >> 20
+        ));
+    }
+    budget.memory(bytes).map_err(|excess| excess.why())
+}
+
+/// None if `regex` does not support the pattern.
+fn linear(text: &str, ignore_case: bool, size: PatternSize) -> Option<Regex> {
+    let regex = regex::bytes::RegexBuilder::new(text)
+        .unicode(false)
+        // Apache does both since 2.4.30.
+        .dot_matches_new_line(true)
+        .case_insensitive(ignore_case)
+        .size_limit(size.automaton())
+        .dfa_size_limit(size.cache())
+        .build();
+    regex.ok()
+}
+
+fn backtracking(text: &str, size: PatternSize) -> Result<fancy_regex::Regex, String> {
+    let regex = fancy_regex::RegexBuilder::new(text)
+        .backtrack_limit(MAX_BACKTRACKS)
+        .delegate_size_limit(size.automaton())
+        .delegate_dfa_size_limit(PART_CACHE)
+        .build();
+    regex.map_err(|why| why.to_string().replace('\n', " "))
 }
 
 /// Removes look-around from a translated pattern. Look-around only restricts matches.
@@ -258,19 +299,28 @@ mod tests {
             (r"(?=.)x\B", "xé", false),
             (r"^(?=.)\x{c3}", "é", true),
             (r"^a\sb\Bc[\s\d]$", "a bc1", true),
+            (r"a\Z", "a\n", true),
+            (r"a\Z", "a", true),
+            (r"a\Z", "a\n\n", false),
+            (r"a\z", "a\n", false),
+            // The second byte of this character is 0xA0, that of the next one is 0x85.
+            (r"^.\h$", "à", true),
+            (r"^.[^\h]$", "à", false),
+            (r"^.\v$", "Å", true),
+            (r"^(?=.).[\h\v]$", "Å", true),
         ] {
-            let compiled = Pattern::new(pattern, false, &PatternMemory::default())
+            let compiled = Pattern::new(pattern, false, &ReadingBudget::default())
                 .unwrap_or_else(|e| panic!("{pattern}: {e}"));
             assert_eq!(
-                compiled.is_match(text),
+                compiled.is_match(text, &Steps::default()),
                 Some(expected),
                 "{pattern} on {text}"
             );
         }
         let ignores_case = |pattern, text| {
-            Pattern::new(pattern, true, &PatternMemory::default())
+            Pattern::new(pattern, true, &ReadingBudget::default())
                 .unwrap()
-                .is_match(text)
+                .is_match(text, &Steps::default())
         };
         assert_eq!(ignores_case("ABC", "abc"), Some(true));
         assert_eq!(ignores_case("^(?=.)ABC", "abc"), Some(true));
@@ -279,13 +329,17 @@ mod tests {
 
     #[test]
     fn groups_with_look_around_are_byte_ranges() {
-        let pattern = Pattern::new("^é(?=.)(..)(x)$", false, &PatternMemory::default()).unwrap();
-        let groups = pattern.groups("ééx").unwrap();
+        let pattern = Pattern::new("^é(?=.)(..)(x)$", false, &ReadingBudget::default()).unwrap();
+        let groups = pattern.groups("ééx", &Steps::default()).unwrap();
         assert_eq!((&groups[1], &groups[2]), (&Some(2..4), &Some(4..5)));
         for (text, whole) in [("^", 0..0), (".*", 0..3), ("^.*", 0..3)] {
-            let pattern = Pattern::new(text, false, &PatternMemory::default()).unwrap();
-            assert_eq!(pattern.is_match("a\né"), Some(true), "{text}");
-            let groups = pattern.groups("a\nb").unwrap();
+            let pattern = Pattern::new(text, false, &ReadingBudget::default()).unwrap();
+            assert_eq!(
+                pattern.is_match("a\né", &Steps::default()),
+                Some(true),
+                "{text}"
+            );
+            let groups = pattern.groups("a\nb", &Steps::default()).unwrap();
             assert_eq!((&groups[0], &groups[1]), (&Some(whole), &None), "{text}");
         }
     }
@@ -307,17 +361,17 @@ mod tests {
     #[test]
     fn long_text_is_undecided_only_with_look_around() {
         let long = "a".repeat(MAX_BACKTRACKED + 1);
-        let around = Pattern::new("(?=.*x)a", false, &PatternMemory::default()).unwrap();
-        assert_eq!(around.is_match(&long), None);
-        assert_eq!(around.groups(&long), None);
-        assert_eq!(around.is_match(&long[1..]), Some(false));
+        let around = Pattern::new("(?=.*x)a", false, &ReadingBudget::default()).unwrap();
+        assert_eq!(around.is_match(&long, &Steps::default()), None);
+        assert_eq!(around.groups(&long, &Steps::default()), None);
+        assert_eq!(around.is_match(&long[1..], &Steps::default()), Some(false));
         // The pattern does not match without its look-around either.
-        let certain = Pattern::new("(?=.*x)z", false, &PatternMemory::default()).unwrap();
-        assert_eq!(certain.is_match(&long), Some(false));
+        let certain = Pattern::new("(?=.*x)z", false, &ReadingBudget::default()).unwrap();
+        assert_eq!(certain.is_match(&long, &Steps::default()), Some(false));
         assert_eq!(
-            Pattern::new("x", false, &PatternMemory::default())
+            Pattern::new("x", false, &ReadingBudget::default())
                 .unwrap()
-                .is_match(&long),
+                .is_match(&long, &Steps::default()),
             Some(false)
         );
     }
@@ -337,7 +391,7 @@ mod tests {
             r"[\w-.]",
         ] {
             assert!(
-                Pattern::new(pattern, false, &PatternMemory::default()).is_err(),
+                Pattern::new(pattern, false, &ReadingBudget::default()).is_err(),
                 "{pattern}"
             );
         }
@@ -345,8 +399,8 @@ mod tests {
 
     #[test]
     fn pattern_with_endless_backtracking_is_undecided() {
-        let slow = Pattern::new(r"^((a|\2a)*)*\1b", false, &PatternMemory::default()).unwrap();
-        assert_eq!(slow.is_match(&"a".repeat(60)), None);
+        let slow = Pattern::new(r"^((a|\2a)*)*\1b", false, &ReadingBudget::default()).unwrap();
+        assert_eq!(slow.is_match(&"a".repeat(60), &Steps::default()), None);
     }
 
     proptest! {
@@ -355,9 +409,9 @@ mod tests {
             pattern in r"(\[|\]|\^|-|\\|a|b|\{|\}|1|,|\(|\)|\?|!|=|<|>|\+|\*|\||\$|é|:){0,14}",
             text in r"[ab\]\[-]{0,8}",
         ) {
-            if let Ok(pattern) = Pattern::new(&pattern, false, &PatternMemory::default()) {
-                pattern.is_match(&text);
-                pattern.groups(&text);
+            if let Ok(pattern) = Pattern::new(&pattern, false, &ReadingBudget::default()) {
+                pattern.is_match(&text, &Steps::default());
+                pattern.groups(&text, &Steps::default());
             }
         }
     }

@@ -150,7 +150,7 @@ enum Before {
 }
 
 /// Reads a class behind its `[`. Returns its length.
-fn class(text: &str) -> Result<usize, String> {
+pub(super) fn class(text: &str) -> Result<usize, String> {
     if let Some((sign, inside, _)) = posix(text) {
         return Err(format!(
             "`[{sign}{inside}{sign}]` stands outside of a class"

@@ -2,49 +2,73 @@
 //!
 //! `read_require.rs` reads access directives, `read_rewrite.rs` URL directives.
 
+use std::collections::BTreeSet;
+
 use super::access::{Limit, Merging, MethodLimits};
 use super::condition::Condition;
-use super::handler::{FileHandler, Switch, ending};
+use super::cost::{MAX_PROBLEM, MAX_PROBLEMS, ReadingBudget, SiteMemory};
+use super::handler::{FileHandler, MediaType, Switch, ending};
 use super::known::{are_options, counts, is_ignored, leading_number, method};
 use super::link_options::LinkOptions;
-use super::memory::PatternMemory;
 use super::parse::{DirectiveNode, SyntaxError, parse, words};
 use super::pattern::Pattern;
 use super::rules::{Block, FixedEnv, HtaccessFile, Name, Problem, Scope};
 use super::wildcards::{has_wildcards, of_wildcards};
 
-/// Reads one file with the full memory limit.
-pub fn read(text: &str) -> HtaccessFile {
-    read_within(text, &PatternMemory::default())
-}
-
-/// Reads a file; its patterns are charged to `memory`.
-pub(super) fn read_within(text: &str, memory: &PatternMemory) -> HtaccessFile {
+/// Reads a file, and charges it to `memory`.
+pub fn read(text: &str, memory: &SiteMemory) -> HtaccessFile {
     let mut reader = HtaccessReader {
-        memory: memory.clone(),
+        budget: ReadingBudget::of(memory),
         ..HtaccessReader::default()
     };
-    let outcome = parse(text)
+    let outcome = parse(text, &reader.budget)
         .and_then(|nodes| reader.section(&nodes, &mut Block::default(), &ReadContext::default()));
     let mut file = reader.file;
+    if let Some(excess) = reader.budget.excess() {
+        return HtaccessFile {
+            is_broken: true,
+            excess: Some(excess),
+            spent: reader.budget.spent(),
+            problems: vec![Problem {
+                line: outcome.map_or_else(|error| error.line, |()| 1),
+                what: excess.why(),
+                about: Scope::All,
+                closes: true,
+                is_logged: true,
+            }],
+            ..HtaccessFile::default()
+        };
+    }
+    file.spent = reader.budget.spent();
+    file.memory = Some(reader.budget.into_share());
     file.blocks.insert(0, reader.outside);
     if let Err(error) = outcome {
         file.is_broken = true;
         file.problems.push(Problem {
             line: error.line,
-            what: format!("{}; Apache answers 500", error.why),
+            what: shortened(format!("{}; Apache answers 500", error.why)),
             about: Scope::All,
             closes: true,
             is_logged: false,
         });
     }
     file.problems.sort_by_key(|problem| problem.line);
+    if let (Some(last), more @ 1..) = (file.problems.last(), reader.more_problems) {
+        let more = Problem {
+            what: format!("{more} more problems of this file are not listed"),
+            closes: false,
+            is_logged: false,
+            ..last.clone()
+        };
+        file.problems.push(more);
+    }
     file
 }
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadContext {
-    limits: Vec<Limit>,
+    /// Shared by the directives of a section.
+    limits: MethodLimits,
     /// Inside a `<Files>` or `<If>` section.
     pub is_section: bool,
     /// The scope of problems.
@@ -53,7 +77,7 @@ pub(super) struct ReadContext {
 
 impl ReadContext {
     pub(super) fn limits(&self) -> MethodLimits {
-        self.limits.as_slice().into()
+        self.limits.clone()
     }
 
     /// The same context with a narrower scope for problems.
@@ -76,7 +100,9 @@ pub(super) struct HtaccessReader {
     pub conditions: Vec<Condition>,
     /// The number of problems before those of the pending conditions.
     pub before_conditions: usize,
-    pub memory: PatternMemory,
+    pub budget: ReadingBudget,
+    /// The number of problems that are not kept.
+    more_problems: usize,
 }
 
 pub(super) type Read = Result<(), SyntaxError>;
@@ -103,6 +129,9 @@ impl HtaccessReader {
                 Some(children) => self.container(node, children, block, context)?,
                 None => self.directive(node, block, context)?,
             }
+            if let Some(excess) = self.budget.excess() {
+                return error(node, excess.why());
+            }
         }
         Ok(())
     }
@@ -114,7 +143,7 @@ impl HtaccessReader {
         block: &mut Block,
         context: &ReadContext,
     ) -> Read {
-        if let Some(counts) = counts(node) {
+        if let Some(counts) = counts(node, &self.budget) {
             return match counts {
                 Ok(true) => self.lines(children, block, context),
                 Ok(false) => Ok(()),
@@ -124,19 +153,20 @@ impl HtaccessReader {
         match node.name.as_str() {
             "limit" | "limitexcept" => {
                 let names = words(&node.rest);
-                let methods: Option<Vec<_>> = names.iter().map(|name| method(name)).collect();
-                let methods = methods.filter(|all| !all.is_empty() && !all.contains(&"TRACE"));
+                let methods: Option<BTreeSet<_>> = names.iter().map(|name| method(name)).collect();
+                let methods = methods.filter(|all| !all.is_empty() && !all.contains("TRACE"));
                 let Some(methods) = methods else {
                     return error(
                         node,
                         format!("<{} {}> names no methods", node.name, node.rest),
                     );
                 };
-                let mut context = context.clone();
-                context.limits.push(Limit {
-                    methods,
+                let limit = Limit {
+                    methods: methods.into_iter().collect(),
                     is_except: node.name == "limitexcept",
-                });
+                };
+                let mut context = context.clone();
+                context.limits = context.limits.iter().cloned().chain([limit]).collect();
                 self.lines(children, block, &context)
             }
             "files" | "filesmatch" => self.files(node, children, block, context),
@@ -182,7 +212,7 @@ impl HtaccessReader {
         };
         let name = match &pattern {
             None => Name::Is(text.clone()),
-            Some(pattern) => match Pattern::new(pattern, false, &self.memory) {
+            Some(pattern) => match Pattern::new(pattern, false, &self.budget) {
                 Ok(pattern) => Name::Matches(pattern),
                 Err(why) => {
                     self.problem(
@@ -197,7 +227,10 @@ impl HtaccessReader {
         };
         let inside = ReadContext {
             is_section: true,
-            about: Scope::Names(pattern.unwrap_or_else(|| format!("^{}$", regex::escape(&text)))),
+            about: Scope::Names(match pattern {
+                Some(pattern) => pattern.into(),
+                None => format!("^{}$", regex::escape(&text)).into(),
+            }),
             ..context.clone()
         };
         self.inner(
@@ -312,10 +345,13 @@ impl HtaccessReader {
                      or into [php] of surus.toml",
                     words[1]
                 );
-                self.problem(node, what, context, false);
-                if let Some(problem) = self.file.problems.last_mut() {
-                    problem.is_logged = true;
-                }
+                self.report(Problem {
+                    line: node.line,
+                    what,
+                    about: context.about.clone(),
+                    closes: false,
+                    is_logged: true,
+                });
             }
             "php_flag" | "php_value" => {}
             "php_admin_flag" | "php_admin_value" => {
@@ -324,15 +360,15 @@ impl HtaccessReader {
             "sethandler" => block.handlers.push(Switch::Set(FileHandler::named(first))),
             "forcetype" => block.handlers.push(Switch::Type(match lower.as_str() {
                 "none" => None,
-                _ => Some(FileHandler::named(first)),
+                _ => Some(MediaType::named(first)),
             })),
             "addhandler" => {
                 let handler = FileHandler::named(first);
                 block.handlers.push(Switch::AddHandler(handler, endings(1)));
             }
             "addtype" => {
-                let handler = FileHandler::named(first);
-                block.handlers.push(Switch::AddType(handler, endings(1)));
+                let added = MediaType::named(first);
+                block.handlers.push(Switch::AddType(added, endings(1)));
             }
             "removehandler" => block.handlers.push(Switch::RemoveHandler(endings(0))),
             "removetype" => block.handlers.push(Switch::RemoveType(endings(0))),
@@ -405,7 +441,7 @@ impl HtaccessReader {
         context: &ReadContext,
         closes: bool,
     ) {
-        self.file.problems.push(Problem {
+        self.report(Problem {
             line: node.line,
             what,
             about: context.about.clone(),
@@ -413,6 +449,28 @@ impl HtaccessReader {
             is_logged: false,
         });
     }
+
+    fn report(&mut self, problem: Problem) {
+        if self.file.problems.len() >= MAX_PROBLEMS {
+            self.more_problems += 1;
+            return;
+        }
+        let what = shortened(problem.what);
+        self.file.problems.push(Problem { what, ..problem });
+    }
+}
+
+/// Cuts the middle of a text that would take much memory.
+fn shortened(text: String) -> String {
+    if text.len() <= MAX_PROBLEM {
+        return text;
+    }
+    let half = MAX_PROBLEM / 2;
+    let begins = |at: &usize| text.is_char_boundary(*at);
+    let end = (0..=half).rev().find(begins).unwrap_or(0);
+    let again = (text.len() - half..text.len()).find(begins);
+    let again = again.unwrap_or(text.len());
+    format!("{}…{}", &text[..end], &text[again..])
 }
 
 /// How many arguments Apache accepts, for directives that are not checked elsewhere.

@@ -122,7 +122,7 @@ impl HtaccessReader {
                 ("requireall" | "requireany" | "requirenone", Some(children)) => {
                     group.push(self.group(node, children, context, is_all)?);
                 }
-                (_, Some(children)) => match counts(node) {
+                (_, Some(children)) => match counts(node, &self.budget) {
                     Some(Ok(true)) => self.requirements(children, context, is_all, group)?,
                     Some(Ok(false)) => {}
                     Some(Err(why)) => return error(node, why),

@@ -1,5 +1,7 @@
 //! Reads URL directives: rewriting, redirects, and environment variables.
 
+use std::sync::Arc;
+
 use super::condition::Condition;
 use super::known::{is_status, leading_number};
 use super::parse::{DirectiveNode, SyntaxError, flags_of, raw_words};
@@ -28,13 +30,13 @@ impl HtaccessReader {
                 if self.conditions.is_empty() {
                     self.before_conditions = self.file.problems.len();
                 }
-                let condition = Condition::parse(&node.rest, &self.memory, &mut problems);
+                let condition = Condition::parse(&node.rest, &self.budget, &mut problems);
                 let condition = condition.map_err(wrong)?;
                 self.conditions.push(condition);
             }
             "rewriterule" => {
                 let conditions = std::mem::take(&mut self.conditions);
-                let rule = RewriteRule::parse(&node.rest, conditions, &self.memory, &mut problems);
+                let rule = RewriteRule::parse(&node.rest, conditions, &self.budget, &mut problems);
                 let rule = rule.map_err(wrong)?;
                 if context.is_section {
                     closes = !rule.is_exemption() || rule.sets_variables();
@@ -144,7 +146,7 @@ impl HtaccessReader {
             return wrong("the URL must begin with a scheme or a slash");
         }
         let from = match node.name.as_str() {
-            "redirectmatch" => From::Pattern(match Pattern::new(from, false, &self.memory) {
+            "redirectmatch" => From::Pattern(match Pattern::new(from, false, &self.budget) {
                 Ok(pattern) => Some(pattern),
                 Err(why) => {
                     let what = format!("the pattern {from} cannot be evaluated: {why}");
@@ -184,7 +186,7 @@ impl HtaccessReader {
             _ if !attribute.chars().all(is_name) => {
                 Err(format!("{attribute} matches several headers"))
             }
-            name => Pattern::new(pattern, name.ends_with("nocase"), &self.memory),
+            name => Pattern::new(pattern, name.ends_with("nocase"), &self.budget),
         };
         if let Err(why) = &pattern {
             let what = format!("{why}: its variables are unknown");
@@ -204,7 +206,7 @@ impl HtaccessReader {
 }
 
 /// The pattern of a rule, if it determines the affected paths.
-fn pattern_of(rule: &str) -> Option<String> {
+fn pattern_of(rule: &str) -> Option<Arc<str>> {
     let words = raw_words(rule);
     let (pattern, flags) = (words.first()?, words.get(2));
     let is_narrow =
@@ -213,7 +215,7 @@ fn pattern_of(rule: &str) -> Option<String> {
     let mut flags = flags.into_iter().flatten();
     let ignores_case = flags.any(|flag| ["nc", "nocase"].contains(&&*flag.to_ascii_lowercase()));
     let flag = if ignores_case { "(?i)" } else { "" };
-    (is_narrow && !pattern.starts_with('!')).then(|| format!("{flag}{pattern}"))
+    (is_narrow && !pattern.starts_with('!')).then(|| format!("{flag}{pattern}").into())
 }
 
 /// Merges slashes as Apache does before it compares: `//` becomes `/`.

@@ -25,6 +25,8 @@ pub struct Pass<'a> {
     pub handler: Option<FileHandler>,
     /// Whether the flag `H` set it.
     pub has_handler: bool,
+    /// The type that the flag `T` set.
+    pub media_type: Option<Arc<str>>,
     /// Whether a rule had the flag `END`.
     pub is_over: bool,
 }
@@ -85,6 +87,9 @@ impl Rules {
         let mut at = 0;
         while let Some(rule) = self.rules.get(at) {
             at += 1;
+            if !pass.facts.steps.take(pass.env.steps()) {
+                return RewriteOutcome::Unknown;
+            }
             if pass.is_subrequest && rule.flags.not_in_subrequests {
                 continue;
             }
@@ -182,10 +187,15 @@ impl Rules {
     fn apply(&self, rule: &RewriteRule, pass: &mut Pass<'_>, made: &mut Made) -> Applied {
         let subject = self.subject(pass, made);
         let subject = &*subject;
+        let steps = &pass.facts.steps;
+        let variables = rule.flags.env.len() * pass.env.steps();
+        if !steps.take_copy(subject.len()) || !steps.take(variables) {
+            return Applied::Unknown;
+        }
         let matches = rule
             .pattern
             .as_ref()
-            .and_then(|pattern| pattern.is_match(subject));
+            .and_then(|pattern| pattern.is_match(subject, steps));
         let mut certain = true;
         match matches {
             Some(matches) if matches == rule.is_negated => return Applied::No,
@@ -197,7 +207,7 @@ impl Rules {
             && certain
             && let Some(pattern) = &rule.pattern
         {
-            match pattern.groups(subject) {
+            match pattern.groups(subject, steps) {
                 Some(groups) => {
                     matched = Matched {
                         text: subject.to_owned(),
@@ -240,7 +250,7 @@ impl Rules {
         }
         let escape = rule.flags.escape;
         let to = rule.to.as_ref();
-        if to.is_some_and(|to| !to.is_known(view.env)) {
+        if to.is_some_and(|to| !to.is_known(&view)) {
             return Applied::Unknown;
         }
         // Like Apache since 2.4.60. An encoded question mark of the client would begin a query.
@@ -259,7 +269,7 @@ impl Rules {
             .iter()
             .map(|(name, value)| {
                 let value = match value {
-                    VariableValue::Text(text) if text.is_known(view.env) => {
+                    VariableValue::Text(text) if text.is_known(&view) => {
                         let text = text.expand(&view, &matched, &condition, None);
                         Some(Some(text.into_owned()))
                     }
@@ -276,7 +286,11 @@ impl Rules {
                 None => pass.env.set_unknown(name),
             }
         }
-        let handler = rule.flags.handler.or(rule.flags.media_type);
+        let media_type = rule.flags.media_type.as_ref();
+        let handler = rule.flags.handler.or(media_type.map(|kind| kind.handler));
+        if let Some(kind) = media_type {
+            pass.media_type = Some(kind.name.clone());
+        }
         pass.handler = handler.or(pass.handler);
         pass.has_handler |= rule.flags.handler.is_some();
         if let Some(status) = rule.flags.status {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 
 use super::condition::Condition;
-use super::handler::FileHandler;
+use super::cost::ReadingBudget;
+use super::handler::{FileHandler, MediaType};
 use super::known::{is_status, leading_number};
-use super::memory::PatternMemory;
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
 use super::template::{Escape, Template};
@@ -116,7 +116,7 @@ pub(super) struct Flags {
     /// The flag `H`.
     pub(super) handler: Option<FileHandler>,
     /// The flag `T`.
-    pub(super) media_type: Option<FileHandler>,
+    pub(super) media_type: Option<MediaType>,
 }
 
 /// The effect of the flag `E` on a variable.
@@ -130,10 +130,10 @@ pub(super) enum VariableValue {
 
 impl RewriteRule {
     /// Parses `RewriteRule`. `problems` receives what cannot be evaluated.
-    pub fn parse(
+    pub(super) fn parse(
         rest: &str,
         conditions: Vec<Condition>,
-        memory: &PatternMemory,
+        budget: &ReadingBudget,
         problems: &mut Vec<String>,
     ) -> Result<RewriteRule, String> {
         let words = raw_words(rest);
@@ -152,7 +152,7 @@ impl RewriteRule {
             Some(text) => (true, text),
             None => (false, pattern.as_str()),
         };
-        let pattern = Pattern::new(text, flags.ignores_case, memory)
+        let pattern = Pattern::new(text, flags.ignores_case, budget)
             .map_err(|why| unknown(format!("the pattern {text} cannot be evaluated: {why}")))
             .ok();
         let to = match to.as_str() {
@@ -250,7 +250,7 @@ impl Flags {
                     }
                 },
                 "h" | "handler" => flags.handler = Some(FileHandler::named(value)),
-                "t" | "type" => flags.media_type = Some(FileHandler::named(value)),
+                "t" | "type" => flags.media_type = Some(MediaType::named(value)),
                 "unsafeallow3f" => flags.allows_question_marks = true,
                 "co" | "cookie" | "bne" | "unsafeprefixstat" | "unc" => {}
                 "p" | "proxy" => {

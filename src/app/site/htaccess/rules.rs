@@ -1,6 +1,9 @@
 //! The directives of one `.htaccess` file, grouped by the files that they apply to.
 
+use std::sync::Arc;
+
 use super::access::{Merging, Require, Statement};
+use super::cost::{Excess, Share, Steps};
 use super::facts::{Env, Facts};
 use super::handler::Switch;
 use super::link_options::LinkOptions;
@@ -25,6 +28,12 @@ pub struct HtaccessFile {
     /// `FallbackResource`; the inner `None` means `disabled`.
     pub fallback: Option<Option<String>>,
     pub problems: Vec<Problem>,
+    /// A limit that the file exceeds.
+    pub(super) excess: Option<Excess>,
+    /// The bytes that reading the file was charged.
+    pub spent: usize,
+    /// The share of the site's memory that the file holds.
+    pub(super) memory: Option<Share>,
 }
 
 /// A line that cannot be evaluated, or whose effect Surus does not provide.
@@ -46,9 +55,9 @@ pub enum Scope {
     #[default]
     All,
     /// Files whose names match a regular expression.
-    Names(String),
+    Names(Arc<str>),
     /// Paths below the directory that match a regular expression.
-    Paths(String),
+    Paths(Arc<str>),
     /// A part that cannot be determined.
     Part,
 }
@@ -92,12 +101,12 @@ pub(super) enum Name {
 
 impl Block {
     /// Whether the block applies to a file of this name. None if that is uncertain.
-    pub fn is_about(&self, name: &str) -> Option<bool> {
+    pub fn is_about(&self, name: &str, steps: &Steps) -> Option<bool> {
         let mut certain = !self.is_uncertain;
         for pattern in &self.names {
             let matches = match pattern {
                 Name::Is(same) => Some(name == same),
-                Name::Matches(pattern) => pattern.is_match(name),
+                Name::Matches(pattern) => pattern.is_match(name, steps),
                 Name::Unknown => None,
             };
             match matches {
@@ -160,7 +169,7 @@ pub(super) enum From {
 
 impl Redirect {
     /// The effect on a path.
-    pub fn apply(&self, path: &str) -> RedirectOutcome {
+    pub fn apply(&self, path: &str, steps: &Steps) -> RedirectOutcome {
         let led = |to: String| match self.status {
             300..400 if to.starts_with('/') || is_url(&to) => RedirectOutcome::To(self.status, to),
             300..400 => RedirectOutcome::Status(500),
@@ -176,14 +185,14 @@ impl Redirect {
                 _ => RedirectOutcome::Nowhere,
             },
             From::Pattern(None) => RedirectOutcome::Unknown,
-            From::Pattern(Some(pattern)) => match pattern.is_match(path) {
+            From::Pattern(Some(pattern)) => match pattern.is_match(path, steps) {
                 Some(false) => RedirectOutcome::Nowhere,
                 None => RedirectOutcome::Unknown,
                 Some(true) => {
-                    let Some(groups) = pattern.groups(path) else {
+                    let Some(groups) = pattern.groups(path, steps) else {
                         return RedirectOutcome::Unknown;
                     };
-                    let to = with_groups(&self.to, path, &groups);
+                    let to = with_groups(&self.to, path, &groups, steps);
                     let end = to.find(['?', '#']).unwrap_or(to.len());
                     led(format!("{}{}", escaped(&to[..end]), &to[end..]))
                 }
@@ -211,7 +220,11 @@ pub enum RedirectOutcome {
 }
 
 /// Replaces `$1` and others by the groups of a match.
-fn with_groups(text: &str, matched: &str, groups: &Groups) -> String {
+fn with_groups(text: &str, matched: &str, groups: &Groups, steps: &Steps) -> String {
+    let placeholders = text.matches('$').count();
+    if !steps.take_copy(text.len() + placeholders * matched.len()) {
+        return String::new();
+    }
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -244,18 +257,25 @@ pub struct SetEnvIf {
 
 impl SetEnvIf {
     pub fn apply(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
+        let steps = &facts.steps;
+        if !steps.take((1 + self.sets.len()) * env.steps()) {
+            return;
+        }
         let value = self.value(facts, path, env);
-        match self.holds(value.as_deref()) {
+        match self.holds(value.as_deref(), steps) {
             Some(false) => {}
             Some(true) => {
                 let value = value.unwrap_or_default();
-                let groups = self.pattern.as_ref().and_then(|one| one.groups(&value));
+                let groups = self
+                    .pattern
+                    .as_ref()
+                    .and_then(|one| one.groups(&value, steps));
                 let Some(groups) = groups else {
                     return self.doubt(env);
                 };
                 for (name, text) in &self.sets {
                     match text {
-                        Some(text) => env.set(name, with_groups(text, &value, &groups)),
+                        Some(text) => env.set(name, with_groups(text, &value, &groups, steps)),
                         None => env.unset(name),
                     }
                 }
@@ -266,8 +286,11 @@ impl SetEnvIf {
 
     /// Like `apply`, in a section that may not apply.
     pub fn apply_uncertain(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
+        if !facts.steps.take((1 + self.sets.len()) * env.steps()) {
+            return;
+        }
         let value = self.value(facts, path, env);
-        if self.holds(value.as_deref()) != Some(false) {
+        if self.holds(value.as_deref(), &facts.steps) != Some(false) {
             self.doubt(env);
         }
     }
@@ -278,17 +301,16 @@ impl SetEnvIf {
         }
     }
 
-    fn holds(&self, value: Option<&str>) -> Option<bool> {
-        self.pattern.as_ref()?.is_match(value?)
+    fn holds(&self, value: Option<&str>, steps: &Steps) -> Option<bool> {
+        let value = value.filter(|value| steps.take_copy(value.len()));
+        self.pattern.as_ref()?.is_match(value?, steps)
     }
 
     /// The text that the pattern matches, if known.
     fn value(&self, facts: &Facts<'_>, path: &str, env: &Env) -> Option<String> {
         Some(match self.attribute.as_str() {
-            "remote_addr" | "remote_host" => {
-                facts.client().map_or(String::new(), |ip| ip.to_string())
-            }
-            "server_addr" => facts.server().map_or(String::new(), |ip| ip.to_string()),
+            "remote_addr" | "remote_host" => facts.client()?.to_string(),
+            "server_addr" => facts.server()?.to_string(),
             "request_method" => facts.method.as_str().to_owned(),
             "request_uri" => path.to_owned(),
             "request_protocol" => format!("{:?}", facts.version),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::string::FromUtf8Error;
 
-use super::facts::{Env, FactsView, Variable};
+use super::facts::{FactsView, Variable};
 use super::pattern::Groups;
 
 /// A text with placeholders.
@@ -116,15 +116,16 @@ impl Template {
     }
 
     /// Whether all values of the template are known.
-    pub fn is_known(&self, env: &Env) -> bool {
+    pub fn is_known(&self, view: &FactsView<'_>) -> bool {
         let is_known = |piece: &TemplatePiece| match piece {
-            TemplatePiece::Variable(Variable::Env(name)) => env.has(name).is_some(),
+            TemplatePiece::Variable(variable) => variable.is_known(view),
             _ => true,
         };
-        !env.has_unknown() || self.0.iter().all(is_known)
+        view.facts.steps.take(self.0.len() * view.env.steps()) && self.0.iter().all(is_known)
     }
 
-    /// Expands all placeholders. Applies `escape` to groups.
+    /// Expands all placeholders. Applies `escape` to groups. Breaks off if the request has no steps
+    /// left.
     pub fn expand<'a>(
         &'a self,
         view: &FactsView<'a>,
@@ -153,7 +154,11 @@ impl Template {
             pieces => {
                 let mut bytes = Vec::new();
                 for one in pieces {
-                    bytes.extend_from_slice(&piece(one));
+                    let piece = piece(one);
+                    if !view.facts.steps.take_copy(piece.len()) {
+                        break;
+                    }
+                    bytes.extend_from_slice(&piece);
                 }
                 let lossy =
                     |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
@@ -184,7 +189,8 @@ mod tests {
     use http::{HeaderMap, Method, Version};
     use proptest::prelude::*;
 
-    use super::super::facts::Facts;
+    use super::super::cost::Steps;
+    use super::super::facts::{Env, Facts};
     use super::*;
     use crate::event::Origin;
 
@@ -202,6 +208,7 @@ mod tests {
                 server: None,
                 https: true,
             },
+            steps: Steps::default(),
         };
         let env = Env::default();
         let view = FactsView {

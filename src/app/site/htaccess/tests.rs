@@ -6,10 +6,18 @@ use std::time::Duration;
 use http::{HeaderMap, Method, Version};
 
 use super::super::{Denial, Resolution, Settings, Site};
+use super::cost::Steps;
 use super::facts::{Env, Facts};
 use super::*;
 use crate::app::site::normalize;
 use crate::event::Origin;
+
+mod hostile;
+mod media_types;
+
+fn read(text: &str) -> HtaccessFile {
+    super::read(text, &SiteMemory::default())
+}
 
 fn facts(none: &HeaderMap) -> Facts<'_> {
     Facts {
@@ -23,20 +31,20 @@ fn facts(none: &HeaderMap) -> Facts<'_> {
             server: None,
             https: false,
         },
+        steps: Steps::default(),
     }
 }
 
 fn merged(text: &str) -> MergedRules {
-    MergedRules::below(None, "/", Arc::new(read(text)))
+    MergedRules::below(None, "/", Arc::new(read(text)), &SiteMemory::default())
 }
 
 fn is_closed(text: &str, name: &str) -> bool {
     let none = HeaderMap::new();
     let merged = merged(text);
-    merged
-        .for_file(name)
-        .check(&facts(&none), &Env::default())
-        .is_err()
+    let facts = facts(&none);
+    let rules = merged.for_file(name, &facts.steps);
+    rules.check(&facts, &Env::default()).is_err()
 }
 
 #[test]
@@ -97,6 +105,27 @@ fn client_without_an_address_is_denied() {
         "Order allow,deny\nAllow from all\nDeny from 10.0.0.1",
     ] {
         assert!(is_closed(text, "x"), "{text}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.txt"), "").unwrap();
+    for text in [
+        "SetEnvIf Remote_Addr ^203\\. bad\nOrder allow,deny\nAllow from all\nDeny from env=bad",
+        "SetEnvIf Remote_Host ^203\\. bad\nOrder allow,deny\nAllow from all\nDeny from env=bad",
+        "SetEnvIf Server_Addr ^203\\. bad\nOrder allow,deny\nAllow from all\nDeny from env=bad",
+        "RewriteEngine On\nRewriteCond %{REMOTE_ADDR} ^203\\.\nRewriteRule ^ - [F]",
+        "RewriteEngine On\nRewriteCond %{REMOTE_ADDR} =203.0.113.1\nRewriteRule ^ - [F]",
+        "RewriteEngine On\nRewriteCond %{IPV6} on\nRewriteRule ^ - [F]",
+        "RewriteEngine On\nRewriteCond x%{SERVER_ADDR} ^x203\\.\nRewriteRule ^ - [F]",
+        // The exemption is for clients with an address.
+        "RewriteEngine On\nRewriteCond %{REMOTE_ADDR} !^203\\.\nRewriteRule ^ - [L]\nRewriteRule ^ \
+         - [F]",
+        "RewriteEngine On\nRewriteRule ^ - [E=ip:%{REMOTE_ADDR}]\nRewriteCond %{ENV:ip} \
+         ^203\nRewriteRule ^ - [F]",
+    ] {
+        fs::write(dir.path().join(".htaccess"), text).unwrap();
+        let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+        let found = site.resolve("/a.txt");
+        assert!(matches!(found, Resolution::Denied(_)), "{text}: {found:?}");
     }
 }
 
@@ -372,9 +401,10 @@ fn header_denial_matches_every_line_and_byte_of_the_header() {
         }
         let merged = merged(text);
         let mut env = Env::default();
-        let file_rules = merged.for_file("x.txt");
-        file_rules.set_env(&facts(&headers), "/x.txt", &mut env);
-        file_rules.check(&facts(&headers), &env).is_err()
+        let facts = facts(&headers);
+        let file_rules = merged.for_file("x.txt", &facts.steps);
+        file_rules.set_env(&facts, "/x.txt", &mut env);
+        file_rules.check(&facts, &env).is_err()
     };
     assert!(closes(&[b"badbot"]));
     assert!(closes(&[b"badbot\xe9"]));
@@ -422,7 +452,7 @@ fn patterns_beyond_the_memory_limit_deny_until_memory_is_freed() {
     protect("b", "");
     let mut site = Site::open(root, &Settings::default(), None).unwrap();
     // Enough for three patterns.
-    site.htaccess.as_mut().unwrap().memory = PatternMemory::new(32 << 10);
+    site.htaccess.as_mut().unwrap().memory = SiteMemory::new(100 << 10);
     let now = Instant::now();
     let find = |path: &str, after: u64| {
         let now = now + Duration::from_secs(after);
@@ -431,7 +461,7 @@ fn patterns_beyond_the_memory_limit_deny_until_memory_is_freed() {
     assert!(matches!(find("/a/x.txt", 0), Resolution::File(_)));
     assert!(matches!(
         find("/b/x.txt", 0),
-        Resolution::Denied(Denial::UnknownRule)
+        Resolution::Denied(Denial::BrokenHtaccess)
     ));
     assert!(matches!(find("/a/x.txt", 0), Resolution::File(_)));
     fs::remove_file(root.join("a/.htaccess")).unwrap();

@@ -15,8 +15,8 @@ fn shorthand(c: char) -> Option<(&'static str, bool)> {
         'W' => ("0-9A-Za-z_", true),
         's' => ("\\t-\\r\\x20", false),
         'S' => ("\\t-\\r\\x20", true),
-        'h' => ("\\t\\x20", false),
-        'v' => ("\\n-\\r", false),
+        'h' => ("\\t\\x20\\xa0", false),
+        'v' => ("\\n-\\r\\x85", false),
         _ => return None,
     })
 }
@@ -43,7 +43,10 @@ pub(super) fn translate(
                         backtracks = true;
                         out.extend(['\\', c]);
                     }
-                    'Z' => out.push_str("\\z"),
+                    'Z' => {
+                        backtracks = true;
+                        out.push_str("(?=\\n?\\z)");
+                    }
                     'b' => out.push_str(boundary),
                     'B' => out.push_str(no_boundary),
                     'e' => out.push_str("\\x1b"),

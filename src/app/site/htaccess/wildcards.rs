@@ -75,7 +75,7 @@ fn member(c: char, class: &mut String) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::memory::PatternMemory;
+    use super::super::cost::{ReadingBudget, Steps};
     use super::super::pattern::Pattern;
     use super::*;
 
@@ -100,8 +100,9 @@ mod tests {
         ] {
             assert!(has_wildcards(text), "{text}");
             let pattern =
-                Pattern::new(&of_wildcards(text), false, &PatternMemory::default()).unwrap();
-            assert_eq!(pattern.is_match(name), Some(expected), "{text} on {name}");
+                Pattern::new(&of_wildcards(text), false, &ReadingBudget::default()).unwrap();
+            let matches = pattern.is_match(name, &Steps::default());
+            assert_eq!(matches, Some(expected), "{text} on {name}");
         }
         for text in ["a.sql", "[a", "a]", r"\*", r"\[a]"] {
             assert!(!has_wildcards(text), "{text}");

@@ -1,0 +1,370 @@
+//! Tests that files which would cost much memory or time are closed instead.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::super::cost::{MAX_ITEMS, MAX_PROBLEMS};
+use super::*;
+
+const LARGE: &str = "it would take more than 6 MiB";
+
+/// A site with this file and `a.txt`.
+fn site(text: &str) -> (tempfile::TempDir, Site) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.txt"), "").unwrap();
+    fs::write(dir.path().join(".htaccess"), text).unwrap();
+    let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+    (dir, site)
+}
+
+fn lines(line: &str, count: usize) -> String {
+    format!("{line}\n").repeat(count)
+}
+
+#[test]
+fn pattern_that_would_take_much_memory_is_not_compiled() {
+    for pattern in [
+        "(?=(?:a{99}){300})",
+        "(a{99}){9999}",
+        "(?=.{65535})",
+        "((((x{255}){255}){255}){255}){255}",
+        &"(?=a)".repeat(700),
+    ] {
+        for (place, count) in [
+            ("RedirectMatch 403 PATTERN", 1),
+            ("RewriteRule PATTERN - [F]", 1),
+            ("RewriteCond %{REQUEST_URI} PATTERN\nRewriteRule ^ - [F]", 1),
+            ("SetEnvIf Request_URI PATTERN x\nRequire env x", 1),
+            (
+                "<FilesMatch \"PATTERN\">\nRequire all denied\n</FilesMatch>",
+                1,
+            ),
+            ("<Files ~ \"PATTERN\">\nRequire all denied\n</Files>", 1),
+            ("RedirectMatch 403 PATTERN", 200),
+        ] {
+            let place = place.replace("PATTERN", pattern);
+            let text = format!("RewriteEngine On\n{}", lines(&place, count));
+            let problems = read(&text).problems;
+            let named = problems.iter().filter(|one| one.what.contains(LARGE));
+            assert_eq!(named.count(), count.min(MAX_PROBLEMS), "{problems:?}");
+            let (_dir, site) = site(&text);
+            let found = site.resolve("/a.txt");
+            assert!(matches!(found, Resolution::Denied(_)), "{place}: {found:?}");
+        }
+    }
+}
+
+/// Without the limit, this takes minutes.
+#[test]
+fn patterns_that_are_too_large_take_no_time() {
+    for line in [
+        "RewriteRule (a{99}){9999} -",
+        "RewriteRule (?=a{9999}{9}) -",
+        "<IfVersion ~ (a{99}){9999}>\n</IfVersion>",
+    ] {
+        let file = read(&lines(line, 10_000));
+        let is_closed = file.is_broken || file.problems.iter().any(|one| one.closes);
+        assert!(is_closed, "{line}");
+    }
+}
+
+#[test]
+fn file_whose_patterns_together_take_too_much_is_broken() {
+    for line in [
+        "RewriteRule ^(a{9}){90}$ -",
+        "RewriteRule ^(?!a{99}) -",
+        "BrowserMatch bot[0-9]{9} bad",
+        // Nothing of these is kept.
+        "<IfVersion ~ (?!x)[a-z]{99}>\n</IfVersion>",
+        r"RewriteRule (a{99})\1 -",
+    ] {
+        let file = read(&lines(line, 5000));
+        let [problem] = file.problems.as_slice() else {
+            panic!("{line}: {:?}", file.problems.len());
+        };
+        assert!(
+            file.is_broken && problem.closes && problem.is_logged,
+            "{line}"
+        );
+        assert!(problem.what.contains("more than 64 MiB"), "{problem:?}");
+        assert!(file.blocks.is_empty() && file.rewriting.is_none(), "{line}");
+    }
+}
+
+#[test]
+fn file_with_too_many_directives_or_arguments_is_broken() {
+    let many = " a".repeat(MAX_ITEMS);
+    let quoted = "\"\"".repeat(MAX_ITEMS);
+    let sections = "<Limit GET>\nDeny from all\n</Limit>";
+    for text in [
+        format!("Allow from{many}"),
+        format!("Require env{many}"),
+        format!("Require env {quoted}"),
+        format!("DirectoryIndex{many}"),
+        format!("UnsetEnv{many}"),
+        format!("AddType text/plain{many}"),
+        format!("SetEnvIf Host x{many}"),
+        format!("<RequireAll>\nRequire not env{many}\n</RequireAll>"),
+        lines("Options", MAX_ITEMS + 1),
+        lines("# x\nRequire all granted", MAX_ITEMS / 3 + 1),
+        lines(sections, MAX_ITEMS / 5 + 1),
+    ] {
+        let file = read(&text);
+        let [problem] = file.problems.as_slice() else {
+            panic!("{}: {} problems", &text[..20], file.problems.len());
+        };
+        let says = format!("more than {MAX_ITEMS} directives and arguments");
+        assert!(file.is_broken && problem.closes, "{}", &text[..20]);
+        assert!(problem.what.contains(&says), "{problem:?}");
+        let (_dir, site) = site(&text);
+        let found = site.resolve("/a.txt");
+        assert!(matches!(found, Resolution::Denied(Denial::BrokenHtaccess)));
+    }
+}
+
+#[test]
+fn usual_lists_are_far_from_the_limits() {
+    let text = format!(
+        "RewriteEngine On\n{}{}",
+        lines(
+            "RewriteCond %{HTTP_USER_AGENT} ^Some.?Bad[0-9]+Bot [NC,OR]",
+            500
+        ),
+        lines("Deny from 203.0.113.0/24", 10_000)
+    );
+    let file = read(&text);
+    assert!(!file.is_broken, "{:?}", file.problems);
+    let long = format!("RewriteRule ({}) - [F]", ["SomeBadBot"; 900].join("|"));
+    assert_eq!(read(&long).problems, []);
+}
+
+#[test]
+fn problems_are_limited_in_number_and_length() {
+    let text = lines(&format!("Deny from {}", "host ".repeat(20)), 100);
+    let file = read(&text);
+    assert_eq!(file.problems.len(), MAX_PROBLEMS + 1);
+    let last = file.problems.last().unwrap();
+    assert!(last.what.starts_with("1900 more problems"), "{last:?}");
+    assert!(is_closed(&text, "x"));
+    let long = format!(
+        "Require expr {}\nRequire {}",
+        "é".repeat(9000),
+        "x".repeat(9000)
+    );
+    let file = read(&long);
+    assert_eq!(file.problems.len(), 2);
+    assert!(
+        file.problems
+            .iter()
+            .all(|problem| problem.what.len() < 1100)
+    );
+}
+
+#[test]
+fn lists_beyond_the_memory_of_the_site_deny() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for name in ["a", "b"] {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::write(root.join(name).join("x.txt"), "").unwrap();
+        let text = format!("UnsetEnv{}", " a".repeat(2000));
+        fs::write(root.join(name).join(".htaccess"), text).unwrap();
+    }
+    let mut site = Site::open(root, &Settings::default(), None).unwrap();
+    site.htaccess.as_mut().unwrap().memory = SiteMemory::new(1 << 20);
+    assert!(matches!(site.resolve("/a/x.txt"), Resolution::File(_)));
+    assert!(matches!(
+        site.resolve("/b/x.txt"),
+        Resolution::Denied(Denial::BrokenHtaccess)
+    ));
+    assert!(matches!(site.resolve("/a/x.txt"), Resolution::File(_)));
+}
+
+#[test]
+fn evaluation_that_takes_too_many_steps_is_denied() {
+    let cond = "RewriteCond %{REQUEST_FILENAME}x -f\nRewriteRule ^ -";
+    let headers = format!("%{{HTTP_COOKIE}}{}", "%{THE_REQUEST}".repeat(5000));
+    for text in [
+        format!(
+            "RewriteEngine On\n{}RewriteRule ^ - [N]",
+            lines("RewriteRule ^ -", 9000)
+        ),
+        format!("RewriteEngine On\n{}", lines(cond, 6000)),
+        format!(
+            "RewriteEngine On\n{}RewriteRule ^ - [N]",
+            lines("RewriteRule (?=x)(?!a)b -", 100)
+        ),
+        format!(
+            "RewriteEngine On\n{}",
+            lines("RewriteRule ^ - [E=x:%{ENV:x}%{ENV:x}yyyyyyyy]", 60)
+        ),
+        format!(
+            "RewriteEngine On\n{}",
+            lines(&format!("RewriteCond {headers} x"), 12) + "RewriteRule ^ -"
+        ),
+        format!("DirectoryIndex{}", " none.html".repeat(20_000)),
+        (0..9000).map(|n| format!("SetEnv x{n} 1\n")).collect(),
+        (0..9000)
+            .map(|n| format!("SetEnvIf Host ^ x{n}\n"))
+            .collect(),
+        format!(
+            "RedirectMatch 302 ^(.*)$ /{}",
+            "$1".repeat(20_000) + &"x".repeat(100_000)
+        ),
+        format!(
+            "{}{}",
+            lines("<If \"x\">\nRequire all granted\n</If>", 2000),
+            lines("Allow from 203.0.113.1", 4000)
+        ),
+        format!(
+            "{}{}",
+            (0..4000)
+                .map(|n| format!("SetEnvIf Host ^ x{n}\n"))
+                .collect::<String>(),
+            lines("Deny from env=nothing", 4000)
+        ),
+    ] {
+        assert!(!read(&text).is_broken, "{}", &text[..50]);
+        let (_dir, site) = site(&text);
+        let path = "/a".repeat(2000);
+        let found = ["/a.txt", "/", path.as_str()].map(|path| site.resolve(path));
+        let is_denied =
+            |found: &Resolution| matches!(found, Resolution::Denied(Denial::TooManySteps));
+        assert!(found.iter().any(is_denied), "{}: {found:?}", &text[..50]);
+    }
+}
+
+/// Threads that need the same file wait for the one that reads it.
+#[test]
+fn file_is_read_once_for_many_threads() {
+    let (_dir, site) = site(&lines("BrowserMatch bot[0-9]{9} bad", 500));
+    let htaccess = site.htaccess.as_ref().unwrap();
+    let seen = AtomicUsize::new(0);
+    let read = || {
+        let (merged, _) = htaccess.merged(&site.root, "/a.txt", Instant::now());
+        seen.fetch_add(1, Ordering::Relaxed);
+        merged
+    };
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert_eq!(seen.into_inner(), 4);
+    let file = htaccess.file(&site.root, "", Instant::now()).unwrap();
+    assert!(all.iter().all(|merged| merged.ends_in(&file)));
+}
+
+#[test]
+fn site_whose_files_take_too_long_to_read_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for name in ["a", "b"] {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::write(root.join(name).join("x.txt"), "").unwrap();
+        let text = format!("UnsetEnv{}", " a".repeat(2000));
+        fs::write(root.join(name).join(".htaccess"), text).unwrap();
+    }
+    let mut site = Site::open(root, &Settings::default(), None).unwrap();
+    site.htaccess.as_mut().unwrap().reading = Mutex::new(ReadingRate::new(1000));
+    let now = Instant::now();
+    let find = |path: &str, after: u64| {
+        let now = now + Duration::from_millis(after);
+        site.find(&normalize(path).unwrap(), now)
+    };
+    assert!(matches!(find("/a/x.txt", 0), Resolution::File(_)));
+    assert!(matches!(find("/b/x.txt", 0), Resolution::Failed(_)));
+    // It has been read already.
+    assert!(matches!(find("/a/x.txt", 0), Resolution::File(_)));
+    assert!(matches!(find("/b/x.txt", 1000), Resolution::File(_)));
+}
+
+#[test]
+#[ignore = "measures"]
+fn adhoc_measure() {
+    fn rss() -> usize {
+        let statm = fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+    let g = format!("UnsetEnv{}", " a".repeat(900));
+    let h = format!("Allow from{}", " a".repeat(900));
+    let i = format!("RewriteRule ^ {}", "$1".repeat(500));
+    let j = format!("RewriteRule ^ - [{}E=a]", "E=a,".repeat(500));
+    let k = format!("AddType text/plain{}", " a".repeat(900));
+    for line in [
+        r"RewriteRule ^wp-content/uploads/.*\.(?:php[1-6]?|pht|phtml?)$ - [F]",
+        "RewriteRule (a|b)*a(a|b){20} -",
+        "RewriteRule ^(a|b)*a(a|b){20}$ -",
+        "RewriteRule (?:a|b)*a(?:a|b){20} -",
+        r"RewriteRule ^(?!index\.php|robots\.txt).*\bfoo\b -",
+        "RewriteRule (?=a)(?=b)(?=[cd])x{9}(?!y) -",
+        "RewriteRule (?=.*b)(a|b)*a(a|b){20} -",
+        "RewriteRule (?=[ab])|[ab]a|[bc]b|[cd]c|[ef]d|[gh]e|[ij]f -",
+        r"RewriteRule (a{9})(b*)\1 -",
+        "RewriteRule [[:alnum:][:punct:]]{9} - [NC]",
+        "RewriteRule bot -",
+        "RewriteRule ^(a{9}){90}$ -",
+        "RewriteRule (a|b|[c-f]{1,50}){3,90}x -",
+        "<Files x>\nDeny from all\n</Files>",
+        "RewriteRule ^ -",
+        "Redirect 301 /a /b",
+        "SetEnvIf Host ^ x",
+        &g,
+        &h,
+        &i,
+        &j,
+        &k,
+    ] {
+        let one = read(line).spent;
+        let count = (60 << 20) / one;
+        let count = count.min(MAX_ITEMS / (1 + line.split(' ').count()));
+        let text = lines(line, count);
+        let before = rss();
+        let began = Instant::now();
+        let file = read(&text);
+        let took = began.elapsed();
+        let read_rss = rss().saturating_sub(before);
+        let mut seed = 1_u32;
+        let mut made = |n: usize| -> String {
+            (0..n)
+                .map(|_| {
+                    seed = seed.wrapping_mul(1103515245).wrapping_add(12345);
+                    if seed >> 16 & 1 == 0 { 'a' } else { 'b' }
+                })
+                .collect()
+        };
+        let texts: Vec<String> = [512, 512, 400, 512].iter().map(|n| made(*n)).collect();
+        let long: Vec<String> = [2000, 4000].iter().map(|n| made(*n)).collect();
+        let began = Instant::now();
+        let mut tried = 0;
+        if let Some(rewriting) = &file.rewriting {
+            for rule in &rewriting.rules {
+                if let Some(pattern) = &rule.pattern {
+                    for text in texts.iter().chain(&long) {
+                        let steps = Steps::default();
+                        pattern.is_match(text, &steps);
+                        pattern.groups(text, &steps);
+                        tried += 1;
+                    }
+                }
+            }
+        }
+        let matching = began.elapsed();
+        let all = rss().saturating_sub(before);
+        println!(
+            "{:60.60} x{count} charged {} MiB broken {} read {} MiB in {took:?}, after matching {} MiB ({tried} in {matching:?}) peak ratio {:.2}",
+            line,
+            file.spent >> 20,
+            file.is_broken,
+            read_rss >> 20,
+            all >> 20,
+            all as f64 / file.spent.max(1) as f64
+        );
+        drop(file);
+        unsafe_trim();
+    }
+    fn unsafe_trim() {
+        surus_sys::memory::trim();
+    }
+}

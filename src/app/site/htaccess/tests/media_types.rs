@@ -1,0 +1,87 @@
+//! Tests of the types that directives give to files that are sent.
+
+use super::*;
+
+#[test]
+fn named_type_is_that_of_the_last_extension_and_a_forced_one_overrides_it() {
+    let of = |text: &str, name: &str| {
+        let merged = merged(text);
+        let steps = Steps::default();
+        let found = merged.for_file(name, &steps).media_type();
+        found.map(|found| found.to_string())
+    };
+    let plain = Some("text/plain".to_owned());
+    for (text, name, expected) in [
+        ("AddType text/plain .html svg", "x.html", plain.clone()),
+        ("AddType text/plain .html svg", "x.SVG", plain.clone()),
+        ("AddType text/plain .html", "x.txt", None),
+        ("AddType text/plain .html", "x.html.css", None),
+        ("AddType text/plain .html", "x.html.unknown", plain.clone()),
+        ("AddType text/plain .html", "html", None),
+        (
+            "AddType image/x .html\nAddType text/plain .html",
+            "x.html",
+            plain.clone(),
+        ),
+        ("AddType text/plain .html\nRemoveType .html", "x.html", None),
+        ("RemoveType .html\nAddType text/plain .html", "x.html", None),
+        ("RemoveType .html", "x.html", None),
+        (
+            "ForceType text/plain\nAddType image/x .html",
+            "x.html",
+            plain.clone(),
+        ),
+        ("ForceType text/plain", "x", plain.clone()),
+        ("ForceType text/plain\nForceType None", "x.html", None),
+        (
+            "ForceType text/plain\n<Files x.html>\nForceType none\n</Files>",
+            "x.html",
+            None,
+        ),
+        (
+            "<FilesMatch html$>\nForceType text/plain\n</FilesMatch>",
+            "x.html",
+            plain.clone(),
+        ),
+        (
+            "<FilesMatch html$>\nForceType text/plain\n</FilesMatch>",
+            "x.png",
+            None,
+        ),
+        (
+            "<If \"x\">\nForceType text/html\n</If>",
+            "x.svg",
+            Some("application/octet-stream".to_owned()),
+        ),
+        ("<If \"x\">\nAddType text/html .svg\n</If>", "x.png", None),
+    ] {
+        assert_eq!(of(text, name), expected, "{text} for {name}");
+    }
+}
+
+#[test]
+fn named_type_is_inherited_and_set_by_rules() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for name in ["", "a", "a/again", "rule"] {
+        fs::create_dir_all(root.join(name)).unwrap();
+        fs::write(root.join(name).join("x.html"), "").unwrap();
+    }
+    fs::write(root.join(".htaccess"), "AddType text/plain .html").unwrap();
+    fs::write(root.join("a/.htaccess"), "RemoveType .html").unwrap();
+    fs::write(root.join("a/again/.htaccess"), "ForceType image/x").unwrap();
+    let rule = "RewriteEngine On\nRewriteRule \\.html$ - [T=text/x-page]";
+    fs::write(root.join("rule/.htaccess"), rule).unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    for (path, expected) in [
+        ("/x.html", Some("text/plain")),
+        ("/a/x.html", None),
+        ("/a/again/x.html", Some("image/x")),
+        ("/rule/x.html", Some("text/x-page")),
+    ] {
+        let Resolution::File(found) = site.resolve(path) else {
+            panic!("{path}");
+        };
+        assert_eq!(found.media_type.as_deref(), expected, "{path}");
+    }
+}
