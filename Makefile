@@ -97,7 +97,7 @@ test-deploy: setup $(MOTO)/moto_server ## Test `surus lambda deploy` and its kin
 	cargo test --features deploy --test lambda -- deploy::
 
 .PHONY: test-work
-test-work: setup ## Test that 10000 jobs (WORK_JOBS) survive kills of their processes, and weights; minutes
+test-work: setup ## Test that 10000 jobs (WORK_JOBS) survive kills, and weights; minutes
 	WORK_JOBS=$(WORK_JOBS) cargo test --test work -- --nocapture killed_processes weights_hold
 
 ROUNDS ?= 10000

@@ -168,7 +168,7 @@ fn ended_work_leaves_no_files_behind() {
     assert_eq!(private_files(&plain.site).len(), 1);
     work.signal("KILL");
     work.wait();
-    // What has run is remembered, and the next one replaces the socket.
+    // The job is remembered, and the next process replaces the socket.
     assert_eq!(private_files(&plain.site).len(), 1);
     work = start();
     work.wait_until(|| plain.count("begins 0") == 2);
