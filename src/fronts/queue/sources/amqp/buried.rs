@@ -53,7 +53,12 @@ impl AmqpQueue {
         let mut found = Vec::new();
         for _ in 0..MAX_SHOWN {
             let get = channel.basic_get(server::name(&name)?, BasicGetOptions::default());
-            let Some(letter) = server::message(get).await? else {
+            let letter = match server::message(get).await {
+                // It was deleted since it was counted, because it was empty.
+                Err(error) if server::is_missing(&error) => None,
+                letter => letter?,
+            };
+            let Some(letter) = letter else {
                 break;
             };
             // Forgets a body that is longer than work.max_payload after this turn.

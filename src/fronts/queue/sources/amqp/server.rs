@@ -268,7 +268,8 @@ pub(super) async fn message<T>(asked: impl Future<Output = lapin::Result<T>>) ->
     Ok(arrived.context("a message has not arrived within 10 minutes")??)
 }
 
-fn is_missing(error: &anyhow::Error) -> bool {
+/// Whether a queue does not exist.
+pub(super) fn is_missing(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref().map(lapin::Error::kind);
     matches!(kind, Some(ErrorKind::ProtocolError(error))
         if *error.kind() == AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND))
