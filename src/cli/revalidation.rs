@@ -81,7 +81,8 @@ pub fn link_change(report: &Report, project: &Path, root: &Path) -> Option<Chang
         Change {
             what: project.display().to_string(),
             number: number.finish(),
-            is_immediate: false,
+            // Another boot might not help.
+            is_immediate: true,
         }
     })
 }
