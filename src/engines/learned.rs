@@ -233,8 +233,8 @@ impl Learned {
         is_page(&page).then_some(page)
     }
 
-    /// Reads what [`text`] has written, perhaps by a process that a request has taken over: pages at
-    /// hosts of the configuration only.
+    /// Reads what [`text`] has written, perhaps in a process that a request has taken over. Only
+    /// pages at hosts of the configuration are valid.
     pub fn parse(&self, text: &str) -> anyhow::Result<Vec<String>> {
         let pages = parse(text)?;
         for page in &pages {

@@ -62,7 +62,7 @@ final class Priming
     {
         foreach (self::GLOBAL_CALLBACKS as $list) {
             if (!self::areLaravels(self::read($this->app, $list))) {
-                $this->leftOut['all services'] = 'the application or a package changes each that is created';
+                $this->leftOut['all services'] = 'the application or a package changes each';
 
                 return;
             }
