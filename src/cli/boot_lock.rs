@@ -15,7 +15,7 @@ pub struct BootLock {
 impl BootLock {
     /// For a boot that is asked for. Boots in the background end early.
     pub async fn lock(&self) -> MutexGuard<'_, ()> {
-        let _waiting = Waiting::new(&self.waiting);
+        let _waiting = WaitingBoot::new(&self.waiting);
         self.lock.lock().await
     }
 
@@ -33,16 +33,16 @@ impl BootLock {
 }
 
 /// A boot that waits, also if its future is dropped.
-struct Waiting<'a>(&'a watch::Sender<usize>);
+struct WaitingBoot<'a>(&'a watch::Sender<usize>);
 
-impl<'a> Waiting<'a> {
-    fn new(waiting: &'a watch::Sender<usize>) -> Waiting<'a> {
+impl<'a> WaitingBoot<'a> {
+    fn new(waiting: &'a watch::Sender<usize>) -> WaitingBoot<'a> {
         waiting.send_modify(|count| *count += 1);
-        Waiting(waiting)
+        WaitingBoot(waiting)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingBoot<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }

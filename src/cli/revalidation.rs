@@ -14,8 +14,8 @@ use crate::engine::{Change, Engine, Pending, Report};
 /// The longest pause between two boots.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Runs until it is aborted. `moved` finds changes that the engines do not, except the one with
-/// this number. `reload` boots all engines and switches, as `surus reload` does.
+/// Runs until it is aborted. `moved` finds changes that the engines do not find, except the one
+/// with this number. `reload` boots all engines and switches, as `surus reload` does.
 pub async fn run(
     engines: Vec<Arc<dyn Engine>>,
     moved: impl Fn(Option<u64>) -> Pending<'static, Change>,
@@ -81,7 +81,8 @@ pub fn link_change(report: &Report, project: &Path, root: &Path) -> Option<Chang
         Change {
             what: project.display().to_string(),
             number: number.finish(),
-            is_immediate: false,
+            // Another boot might not help.
+            is_immediate: true,
         }
     })
 }

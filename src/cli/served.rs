@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::future::{join_all, select_all};
@@ -56,6 +57,9 @@ pub(super) struct ServedSite {
     /// What a changed application calls.
     hook: OnceLock<ReloadHook>,
 }
+
+/// How long a site whose engine was exchanged waits before it looks at the new one.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The status of a site until its first boot has ended.
 const BOOTING: &str = "it is booting, and its requests wait";
@@ -363,13 +367,9 @@ impl ServedSite {
     /// Returns when an engine has booted from another directory than files are served from: a link
     /// has changed, and the engine has booted for another reason.
     async fn moved(&self, known: Option<u64>) -> Change {
-        let mut boots: Vec<_> = (self.engines().iter())
-            .filter_map(|engine| engine.boots())
-            .collect();
         loop {
-            for boot in &mut boots {
-                boot.borrow_and_update();
-            }
+            let boots = self.engines();
+            let mut boots: Vec<_> = boots.iter().filter_map(|engine| engine.boots()).collect();
             let is_new = |change: &Change| Some(change.number) != known;
             if self.find_moved().is_some_and(|change| is_new(&change)) {
                 // A reload changes first the engines, and then the files.
@@ -379,13 +379,13 @@ impl ServedSite {
                 }
                 continue;
             }
-            let changed = boots.iter_mut().map(|boot| Box::pin(boot.changed()));
-            let changed = match changed.len() {
-                0 => false,
-                _ => select_all(changed).await.0.is_ok(),
-            };
-            if !changed {
+            if boots.is_empty() {
                 return std::future::pending().await;
+            }
+            let changed = boots.iter_mut().map(|boot| Box::pin(boot.changed()));
+            if select_all(changed).await.0.is_err() {
+                // Another engine serves instead.
+                tokio::time::sleep(PAUSE).await;
             }
         }
     }

@@ -8,14 +8,11 @@ use http::{HeaderValue, Request, Uri, header};
 
 use crate::app::site::{Resolution, Site};
 use crate::engines::Warmup;
+use crate::engines::learned::NO_CLIENT;
 use crate::event::{Address, Body, Event, Origin, Script};
 
 /// A page that no application has, requested by `engine.warmup = "auto"`.
 pub const NO_PAGE: &str = "/surus-warm-up-of-a-page-that-does-not-exist";
-
-/// The client of requests that clients have taught Surus. An address of the documentation
-/// (RFC 5737), because applications trust 127.0.0.1.
-const NO_CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// The requests of `engine.warmup`, after those for learned pages. `SURUS_WARMUP` tells PHP the
 /// number of the request and their total. An application can then skip what only a client's request

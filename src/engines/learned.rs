@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,6 +32,10 @@ const FEWEST: u32 = 20;
 /// From how many addresses clients must have asked for a page. A link that only one visitor has (to
 /// reset a password) is not among them, also if programs look at it, too.
 const ADDRESSES: usize = 3;
+
+/// The client of requests that clients have taught Surus. An address of the documentation
+/// (RFC 5737), because applications trust 127.0.0.1.
+pub const NO_CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// Pages whose answers are counted at the same time.
 const COUNTED: usize = 512;
@@ -120,10 +124,13 @@ impl Learned {
         if !is_for_all(event, response) {
             return;
         }
+        let client = event.origin.client.as_ref().map(|client| client.ip());
+        if client == Some(NO_CLIENT.into()) {
+            return; // Surus compares answers.
+        }
         let Some(page) = self.page(event) else { return };
         let mut state = self.lock();
         state.answers += 1;
-        let client = event.origin.client.as_ref().map(|client| client.ip());
         if state.by_page.len() >= COUNTED && !state.by_page.contains_key(&page) {
             state.by_page.retain(|_, answers| answers.count > 1);
         }
@@ -226,8 +233,8 @@ impl Learned {
         is_page(&page).then_some(page)
     }
 
-    /// Reads what [`text`] has written, perhaps by a process that a request has taken over: pages
-    /// at hosts of the configuration only.
+    /// Reads what [`text`] has written, perhaps in a process that a request has taken over. Only
+    /// pages at hosts of the configuration are valid.
     pub fn parse(&self, text: &str) -> anyhow::Result<Vec<String>> {
         let pages = parse(text)?;
         for page in &pages {

@@ -20,7 +20,7 @@ pub fn address(work: &Work) -> String {
     start.split('"').next().unwrap().to_string()
 }
 
-/// Runs `surus` for a site, whose `surus work` listens at `address`.
+/// Runs `surus` for a site, whose `surus work` listens on `address`.
 pub fn surus(site: &Site, address: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_surus"))
         .args(args)
@@ -168,7 +168,7 @@ fn ended_work_leaves_no_files_behind() {
     assert_eq!(private_files(&plain.site).len(), 1);
     work.signal("KILL");
     work.wait();
-    // The job is remembered, and the next process replaces the socket.
+    // Jobs that have run are remembered, and the next one replaces the socket.
     assert_eq!(private_files(&plain.site).len(), 1);
     work = start();
     work.wait_until(|| plain.count("begins 0") == 2);

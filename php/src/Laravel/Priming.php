@@ -62,8 +62,7 @@ final class Priming
     {
         foreach (self::GLOBAL_CALLBACKS as $list) {
             if (!self::areLaravels(self::read($this->app, $list))) {
-                $reason = 'the application or a package changes each that is created';
-                $this->leftOut['all services'] = $reason;
+                $this->leftOut['all services'] = 'the application or a package changes each';
 
                 return;
             }
