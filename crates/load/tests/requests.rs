@@ -345,6 +345,21 @@ fn http2_responses_and_failures_are_counted() {
         (20, 0, 4)
     );
     assert!(totals.received >= 20 * 100_000);
+    // Names and values of the fields, as of responses. No head of HTTP/1.1 was sent.
+    let authority = address.to_string();
+    let agent = format!("surus-bench/{}", env!("CARGO_PKG_VERSION"));
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", &authority),
+        (":path", "/"),
+        ("user-agent", &agent),
+    ];
+    let length: usize = fields
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    assert_eq!(totals.sent, 20 * length as u64);
     assert_eq!(run_path("/reset").failures_of(RequestFailure::Reset), 20);
     assert_eq!(run_path("/silent").failures_of(RequestFailure::Timeout), 20);
 }

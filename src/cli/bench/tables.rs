@@ -236,7 +236,11 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
         );
     }
     if plan.protocol == Protocol::Http2 {
-        notes.push("HTTP/2 carries one request at a time per connection".into());
+        notes.push(
+            "HTTP/2 carries one request at a time per connection; its bytes are those of fields \
+             and bodies, without frames and compression"
+                .into(),
+        );
     }
     notes
 }
