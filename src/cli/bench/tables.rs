@@ -230,8 +230,8 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
     }
     if result.usage.is_none() {
         notes.push(
-            "the server's processes were not found, so their CPU time and memory are missing \
-             (--pid)"
+            "not all processes that serve the URLs were found, so their CPU time and memory are \
+             missing (--pid)"
                 .into(),
         );
     }
