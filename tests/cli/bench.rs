@@ -362,11 +362,23 @@ fn wrong_files_of_requests_and_weights_are_refused() {
     let file = directory.path().join("requests");
     std::fs::write(&file, "# nothing\n").unwrap();
     let file = file.to_str().unwrap();
+    let of_file = "with --file, the URL only names the host";
     for (args, part) in [
         (&["--file", file][..], "(--file): no line is a request"),
         (
             &["--file", "/dev/zero"],
             "cannot read /dev/zero (--file): it is larger than 64 MiB",
+        ),
+        (&["http://127.0.0.1/x", "--file", file], of_file),
+        (&["http://127.0.0.1/?x", "--file", file], of_file),
+        (&["http://127.0.0.1/@3", "--file", file], of_file),
+        (
+            &["http://127.0.0.1", "http://127.0.0.2", "--file", file],
+            "--file takes one URL",
+        ),
+        (
+            &["http://127.0.0.1/", "--file", file],
+            "no line is a request",
         ),
         (
             &["http://127.0.0.1/@0"],
