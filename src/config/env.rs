@@ -109,7 +109,11 @@ pub fn apply(
 /// `HTTP_MAX_BODY` → http, max_body. Some sections have an underscore in their names.
 fn split(written: &str) -> (String, Option<String>) {
     let name = written.to_ascii_lowercase();
-    let long = ["access_log", "error_pages", "x_sendfile"]
+    let sections = ["access_log", "error_pages", "x_sendfile"];
+    if sections.contains(&&*name) {
+        return (name, None);
+    }
+    let long = sections
         .into_iter()
         .find_map(|section| Some((section, name.strip_prefix(section)?.strip_prefix('_')?)));
     let (section, key) = match (long, name.split_once('_')) {
@@ -234,6 +238,19 @@ mod tests {
         assert_eq!(config.pool["debug"].workers, Some(2));
         assert_eq!(config.pool["debug"].env["A"], "b");
         assert_eq!(config.route.len(), 1);
+    }
+
+    #[test]
+    fn section_with_an_underscore_can_be_a_table() {
+        let config = config(&[
+            ("SURUS_ACCESS_LOG", "{ format = 'off' }"),
+            ("SURUS_ERROR_PAGES", "{ directory = 'errors' }"),
+            ("SURUS_X_SENDFILE", "{ directories = ['files'] }"),
+        ])
+        .unwrap();
+        assert_eq!(config.access_log.format.to_string(), "off");
+        assert!(config.error_pages.directory.is_some());
+        assert_eq!(config.x_sendfile.directories.len(), 1);
     }
 
     #[test]

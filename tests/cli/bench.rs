@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -341,79 +340,6 @@ fn page_that_cannot_be_written_fails_before_anything_is_sent() {
 }
 
 #[test]
-fn search_for_the_highest_rate_ends_with_one() {
-    let url = server();
-    let args = [
-        &url,
-        "--find-max",
-        "--p99",
-        "5s",
-        "-d",
-        "1s",
-        "-c",
-        "2",
-        "--json",
-    ];
-    let json: Value = serde_json::from_str(&printed(&args)).unwrap();
-    assert!(
-        json["highest"]["rate"]["value"].as_f64().unwrap() > 0.0,
-        "{json}"
-    );
-    let load = json["load"].as_str().unwrap();
-    assert!(load.contains("open loop at the rates below"), "{load}");
-    assert!(!load.contains("closed"), "{load}");
-}
-
-/// Answers two requests at a time, each after 10 ms, and others with 503.
-fn shedding_server() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let running = Arc::new(AtomicUsize::new(0));
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let running = running.clone();
-            std::thread::spawn(move || {
-                let mut stream = stream.unwrap();
-                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-                for _ in lines.map_while(Result::ok).filter(String::is_empty) {
-                    let status = match running.fetch_add(1, Ordering::SeqCst) {
-                        0..2 => "200",
-                        _ => "503",
-                    };
-                    std::thread::sleep(Duration::from_millis(10));
-                    running.fetch_sub(1, Ordering::SeqCst);
-                    let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\nhello");
-                    if stream.write_all(head.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    format!("http://{address}/")
-}
-
-#[test]
-fn search_goes_on_where_the_server_sheds_load() {
-    let url = shedding_server();
-    let args = [
-        "--find-max",
-        "--p99",
-        "5s",
-        "-d",
-        "100ms",
-        "-c",
-        "20",
-        "--json",
-    ];
-    let output = bench(&[&[&*url], &args[..]].concat());
-    let json: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
-    let attempts = json["attempts"].as_object();
-    assert!(attempts.is_some_and(|rates| !rates.is_empty()), "{json}");
-}
-
-#[test]
 fn limit_of_open_files_is_raised_and_too_many_connections_are_refused() {
     let url = server();
     let run = |limits: &str, connections: &str| {
@@ -436,11 +362,23 @@ fn wrong_files_of_requests_and_weights_are_refused() {
     let file = directory.path().join("requests");
     std::fs::write(&file, "# nothing\n").unwrap();
     let file = file.to_str().unwrap();
+    let of_file = "with --file, the URL only names the host";
     for (args, part) in [
         (&["--file", file][..], "(--file): no line is a request"),
         (
             &["--file", "/dev/zero"],
             "cannot read /dev/zero (--file): it is larger than 64 MiB",
+        ),
+        (&["http://127.0.0.1/x", "--file", file], of_file),
+        (&["http://127.0.0.1/?x", "--file", file], of_file),
+        (&["http://127.0.0.1/@3", "--file", file], of_file),
+        (
+            &["http://127.0.0.1", "http://127.0.0.2", "--file", file],
+            "--file takes one URL",
+        ),
+        (
+            &["http://127.0.0.1/", "--file", file],
+            "no line is a request",
         ),
         (
             &["http://127.0.0.1/@0"],

@@ -82,7 +82,8 @@ impl Connector {
     pub async fn open(&self, origin: usize) -> io::Result<Stream> {
         let place = &self.origins[origin];
         if let Some(socket) = &place.origin.unix {
-            return UnixStream::connect(socket).await.map(Stream::Unix);
+            let stream = UnixStream::connect(socket).await;
+            return stream.map(Stream::Unix).map_err(refused_if_full);
         }
         let stream = place.tcp(&self.sources).await?;
         stream.set_nodelay(true)?;
@@ -92,6 +93,18 @@ impl Connector {
             return Ok(Stream::Tls(Box::new(stream)));
         }
         Ok(Stream::Tcp(stream))
+    }
+}
+
+/// A Unix socket does not wait for a place in the queue of its listener: connect() fails with
+/// EAGAIN.
+fn refused_if_full(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let text = "the queue of the listener is full";
+            io::Error::new(io::ErrorKind::ConnectionRefused, text)
+        }
+        _ => error,
     }
 }
 

@@ -1,8 +1,14 @@
 //! The cookies of one simulated user for one origin: names and values, for all paths.
 
-/// Sends back what `Set-Cookie` has set.
+/// Longest name and value of a cookie together (RFC 6265, section 6.1).
+const LONGEST: usize = 4096;
+/// Most cookies, as in Chromium.
+const MOST: usize = 180;
+
+/// Sends back what `Set-Cookie` has set, within the limits of browsers.
 #[derive(Debug, Default)]
 pub struct Jar {
+    /// The one that was set first goes first.
     cookies: Vec<(String, String)>,
 }
 
@@ -14,8 +20,14 @@ impl Jar {
             return;
         };
         let (name, value) = (name.trim(), value.trim());
+        if name.len() + value.len() > LONGEST {
+            return;
+        }
         self.cookies.retain(|(other, _)| other != name);
         if !parts.any(expires) {
+            if self.cookies.len() == MOST {
+                self.cookies.remove(0);
+            }
             self.cookies.push((name.to_string(), value.to_string()));
         }
     }

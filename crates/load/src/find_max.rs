@@ -20,20 +20,27 @@ pub struct FindMax {
     first: f64,
     limit: usize,
     attempts: Vec<Attempt>,
+    /// A rate that failed once.
+    doubtful: Option<f64>,
 }
 
 impl FindMax {
-    /// Begins at a guess, and makes at most `limit` attempts.
+    /// Begins at a guess, and tries at most `limit` rates.
     pub fn new(first: f64, limit: usize) -> FindMax {
         FindMax {
             first: first.max(1.0),
             limit,
             attempts: Vec::new(),
+            doubtful: None,
         }
     }
 
-    /// The next rate to try; `None` at the end.
+    /// The next rate to try; `None` at the end. A rate that failed is tried once more, because all
+    /// rates above it are ruled out.
     pub fn next_rate(&self) -> Option<f64> {
+        if self.doubtful.is_some() {
+            return self.doubtful;
+        }
         let next = match (self.best(), self.lowest_failed()) {
             (None, None) => self.first,
             (Some(held), None) => held * STRIDE,
@@ -46,6 +53,10 @@ impl FindMax {
 
     /// Records whether a rate holds.
     pub fn record(&mut self, rate: f64, holds: bool) {
+        if self.doubtful.take().is_none() && !holds {
+            self.doubtful = Some(rate);
+            return;
+        }
         self.attempts.push(Attempt { rate, holds });
     }
 

@@ -63,6 +63,7 @@ impl Http2Connection {
         {
             head.headers_mut().insert("cookie", value);
         }
+        let sent = length(&head) + request.body.len();
         let mut sender = self.sender.clone().ready().await?;
         let (response, mut stream) = sender.send_request(head, request.body.is_empty())?;
         if !request.body.is_empty() {
@@ -74,7 +75,7 @@ impl Http2Connection {
         let mut answer = Answer {
             status,
             received: 0,
-            sent: (request.head.len() + request.body.len()) as u64,
+            sent: sent as u64,
             body: Vec::new(),
             cookies: Vec::new(),
         };
@@ -99,6 +100,23 @@ impl Http2Connection {
         answer.received = self.received;
         Ok(answer)
     }
+}
+
+/// Bytes of the names and values of a request's fields.
+fn length(head: &http::Request<()>) -> usize {
+    let uri = head.uri();
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let pseudo = [
+        (":method", head.method().as_str()),
+        (":scheme", uri.scheme_str().unwrap_or_default()),
+        (":authority", authority),
+        (":path", path),
+    ];
+    let pseudo = pseudo.map(|(name, value)| name.len() + value.len());
+    let fields = head.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len());
+    pseudo.into_iter().chain(fields).sum()
 }
 
 impl Drop for Http2Connection {

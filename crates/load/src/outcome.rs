@@ -114,9 +114,9 @@ pub struct Totals {
     pub failures: [u64; RequestFailure::ALL.len()],
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Bytes received.
+    /// Bytes received. Of HTTP/2, those of fields and bodies, without frames and compression.
     pub received: u64,
-    /// Bytes sent.
+    /// Bytes sent, counted alike.
     pub sent: u64,
     /// Connections opened.
     pub connections: u64,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
+use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
 use crate::answer::{Answer, Error, Retention};
@@ -174,7 +175,9 @@ async fn within<T>(
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Some(output));
         }
-        while sleep.as_mut().poll(context).is_ready() {
+        // Reads of a fast body use up the budget that tokio gives a task, and without one, a timer
+        // that has ended is pending.
+        while pin!(unconstrained(sleep.as_mut())).poll(context).is_ready() {
             if Instant::now() >= deadline {
                 return Poll::Ready(None);
             }
@@ -183,4 +186,32 @@ async fn within<T>(
         Poll::Pending
     })
     .await
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Like reads that always find bytes.
+    #[test]
+    fn deadline_ends_a_future_that_uses_up_its_budget() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let began = Instant::now();
+        let reads = async {
+            while began.elapsed() < Duration::from_secs(60) {
+                tokio::task::consume_budget().await;
+            }
+        };
+        let timeout = Duration::from_millis(50);
+        let ended = runtime.unwrap().block_on(async {
+            let mut sleep = Box::pin(tokio::time::sleep(timeout));
+            within(&mut sleep, began + timeout, reads).await
+        });
+        assert_eq!(ended, None);
+    }
 }

@@ -5,9 +5,12 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use common::{answer, head, ok, plan, plan_of, response, run, serve};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
+use nix::sys::socket::{bind, listen, socket};
 use surus_load::{Plan, Request, RequestFailure, RunOutcome, StatusSet, Stop, Url};
 
 /// Checks that all requests failed, and in this way.
@@ -79,6 +82,29 @@ fn body_without_end_is_unfinished() {
     assert_all(&outcome, RequestFailure::Unfinished);
     assert!(outcome.totals.received > 0, "what came is counted");
     assert!(outcome.latencies.percentile_ms(50.0) >= 1000.0);
+}
+
+#[test]
+fn unix_socket_with_a_full_backlog_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let socket = socket(
+        AddressFamily::Unix,
+        SockType::Stream,
+        SockFlag::empty(),
+        None,
+    )
+    .unwrap();
+    bind(socket.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+    listen(&socket, Backlog::new(0).unwrap()).unwrap();
+    // The backlog takes one connection, and no one accepts it.
+    let _first = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let mut request = Request::get(Url::parse("http://any/").unwrap());
+    request.url.origin.unix = Some(path);
+    let outcome = run(&plan_of(&[request], 8));
+    assert_all(&outcome, RequestFailure::Refused);
+    let error = outcome.totals.first_error.unwrap();
+    assert!(error.contains("queue of the listener is full"), "{error}");
 }
 
 #[test]

@@ -140,6 +140,48 @@ fn cookies_of_one_origin_are_not_sent_to_another() {
     }
 }
 
+/// As in browsers: 4096 bytes for a cookie, and 180 cookies, of which the oldest goes.
+#[test]
+fn cookies_beyond_the_limits_of_browsers_are_not_kept() {
+    let sent = Arc::new(Mutex::new(String::new()));
+    let last = sent.clone();
+    let count = AtomicU64::new(0);
+    let address = answer(move |head| {
+        *last.lock().unwrap() = head.to_string();
+        let cookies = match count.fetch_add(1, Ordering::Relaxed) {
+            number @ 0..10 => {
+                let name = |cookie| format!("Set-Cookie: n{}=v\r\n", number * 20 + cookie);
+                (0..20).map(name).collect::<String>()
+            }
+            10 => format!(
+                "Set-Cookie: long={}\r\nSet-Cookie: longest={}\r\nSet-Cookie: n25=new\r\n",
+                "x".repeat(4096),
+                "x".repeat(4089)
+            ),
+            _ => String::new(),
+        };
+        Some(response(200, &cookies, ""))
+    });
+    let mut plan = plan(address, 12);
+    plan.concurrency = 1;
+    plan.keeps_cookies = true;
+    run(&plan);
+    let head = sent.lock().unwrap();
+    let line = head.lines().find_map(|line| line.strip_prefix("Cookie: "));
+    let cookies: Vec<_> = line.unwrap().split("; ").collect();
+    let names: Vec<_> = cookies
+        .iter()
+        .map(|cookie| cookie.split('=').next().unwrap())
+        .collect();
+    assert_eq!(names.len(), 180, "{names:?}");
+    let kept = |name: &str| names.contains(&name);
+    assert!(
+        !kept("long") && kept("longest") && cookies.contains(&"n25=new"),
+        "{names:?}"
+    );
+    assert!(!kept("n20") && kept("n21") && kept("n199"), "{names:?}");
+}
+
 #[test]
 fn file_of_requests_has_json_curl_and_bare_lines() {
     let text = "# a comment\n\n/plain\n\
@@ -303,6 +345,21 @@ fn http2_responses_and_failures_are_counted() {
         (20, 0, 4)
     );
     assert!(totals.received >= 20 * 100_000);
+    // Names and values of the fields, as of responses. No head of HTTP/1.1 was sent.
+    let authority = address.to_string();
+    let agent = format!("surus-bench/{}", env!("CARGO_PKG_VERSION"));
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", &authority),
+        (":path", "/"),
+        ("user-agent", &agent),
+    ];
+    let length: usize = fields
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    assert_eq!(totals.sent, 20 * length as u64);
     assert_eq!(run_path("/reset").failures_of(RequestFailure::Reset), 20);
     assert_eq!(run_path("/silent").failures_of(RequestFailure::Timeout), 20);
 }

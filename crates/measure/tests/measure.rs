@@ -374,6 +374,43 @@ fn code_in_notes_is_code_on_the_page() {
 }
 
 #[test]
+fn text_of_others_is_no_markup_in_markdown() {
+    let mut report = report();
+    // The body of a server, in the backticks of the message.
+    for (text, expected) in [
+        ("with `<b>`", "with `<b>`"),
+        (
+            "with `a` ![x](http://a/) `b`",
+            "with `a` !\\[x](http://a/) `b`",
+        ),
+        (
+            "with ``[x](//a) <b> ` c`",
+            "with \\`\\`\\[x](//a) &lt;b> ` c`",
+        ),
+        (
+            "a lone ` and [x]: http://a/",
+            "a lone \\` and \\[x]: http://a/",
+        ),
+        ("`a|b`", "\\`a\\|b\\`"),
+        (
+            "**a** ~~b~~ _c_ &amp; &#60; \\",
+            "\\*\\*a\\*\\* \\~\\~b\\~\\~ \\_c\\_ &amp;amp; &amp;#60; \\\\",
+        ),
+        ("one\n# two", "one # two"),
+        // Text that no one could take for markup stays as it is.
+        (
+            "memory_limit & 12.0 ms [a talk]!",
+            "memory_limit & 12.0 ms [a talk]!",
+        ),
+    ] {
+        report.failure = Some(text.into());
+        let markdown = report.markdown();
+        let line = format!("> **Failed:** {expected}\n");
+        assert!(markdown.contains(&line), "{text}: {markdown}");
+    }
+}
+
+#[test]
 fn failure_is_on_the_page_in_json_and_in_markdown() {
     let page = report().html(&json!({}));
     let said = "role=\"alert\"><b>Failed:</b> nothing &lt;came&gt;</p>";

@@ -53,13 +53,18 @@ pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
             break;
         }
         let holds = holds(&outcome, rate, bound);
-        was_generator_limited |= !holds && outcome.is_generator_limited();
         search.record(rate, holds);
+        let is_repeated = search.next_rate() == Some(rate);
         super::progress::line(&format!(
-            "{rate:.0}/s: p99 {:.2} ms, {}",
+            "{rate:.0}/s: p99 {:.2} ms, {}{}",
             outcome.latencies.percentile_ms(99.0),
-            verdict(holds)
+            verdict(holds),
+            if is_repeated { "; once more" } else { "" }
         ));
+        if is_repeated {
+            continue;
+        }
+        was_generator_limited |= !holds && outcome.is_generator_limited();
         tried.push(Tried {
             offered: rate,
             outcome,
@@ -81,6 +86,7 @@ pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
         let limit = "the load generator was the limit of some runs; the server may do more";
         notes.push(limit.to_string());
     }
+    notes.extend(connections_limit(&tried, plan.concurrency));
     let report = Report {
         title: format!("{} --find-max", super::title(urls, args.file.as_ref())),
         subtitle: format!("99 % of the requests within {bound_ms} ms; {load}"),
@@ -119,6 +125,24 @@ fn no_rate_holds(tried: &[Tried], bound_ms: f64) -> String {
         text.push_str(&format!(", and {what}"));
     }
     text
+}
+
+/// A note if the lowest rate that missed had requests for which no connection was free. More
+/// connections may then keep it.
+fn connections_limit(tried: &[Tried], connections: usize) -> Option<String> {
+    let missed = tried.iter().find(|tried| !tried.holds)?;
+    let unsent = missed.outcome.offered?.unsent;
+    let all = match connections {
+        1 => "the connection (--concurrency) was waiting for a response".to_string(),
+        count => format!("all {count} connections (--concurrency) were waiting for responses"),
+    };
+    (unsent > 0).then(|| {
+        format!(
+            "at {}, {unsent} requests were never sent because {all}; with more connections, the \
+             server may do more",
+            Unit::PerSecond.write(missed.offered)
+        )
+    })
 }
 
 fn verdict(holds: bool) -> &'static str {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
-use surus_load::{Plan, RunOutcome, Stop, Watch};
+use surus_load::{Origin, Plan, RunOutcome, Stop, Watch};
 use surus_measure::{Machine, Probe, Usage, probe};
 
 use super::interrupt;
@@ -21,7 +21,7 @@ pub struct Result {
     pub started: SystemTime,
 }
 
-/// Runs a plan. The server is the processes `pids`, or those that listen on the first URL's port.
+/// Runs a plan. The server is the processes `pids`, or those that listen on the URLs' ports.
 pub fn measure(plan: &Plan, pids: &[i32], shows_progress: bool) -> anyhow::Result<Result> {
     let (seconds, received) = channel();
     let watch = Watch {
@@ -86,22 +86,89 @@ pub fn warm_up(plan: &Plan, time: Option<Duration>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The roots of the server's process tree. Empty if the server runs on another machine, in another
-/// container, or as another user.
+/// The roots of the process trees that serve the URLs. Empty if one of them is served on another
+/// machine, in another container, or as another user. CPU per request needs the CPU time of all
+/// servers, because it counts all requests.
 fn server(plan: &Plan, pids: &[i32]) -> Vec<i32> {
     if !pids.is_empty() {
         return pids.to_vec();
     }
-    let Some(origin) = plan.mix.origins.first() else {
-        return Vec::new();
-    };
+    let mut found = Vec::new();
+    for origin in &plan.mix.origins {
+        let pids = listeners(origin);
+        if pids.is_empty() {
+            return Vec::new();
+        }
+        found.extend(pids);
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn listeners(origin: &Origin) -> Vec<i32> {
     if let Some(socket) = &origin.unix {
         return probe::unix_listeners(socket);
     }
     let is_local = matches!(&*origin.host, "localhost" | "::1") || origin.host.starts_with("127.");
-    if is_local {
-        probe::listeners(origin.port)
-    } else {
-        Vec::new()
+    match is_local {
+        true => probe::listeners(origin.port),
+        false => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::fd::OwnedFd;
+    use std::process::{Child, Command};
+    use std::time::Instant;
+
+    use surus_load::{Mix, Request, Url};
+
+    use super::*;
+
+    /// A process that has a listening socket as stdin.
+    fn holder() -> (Child, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let mut command = Command::new("sleep");
+        let held = command.arg("600").stdin(OwnedFd::from(listener)).spawn();
+        (held.unwrap(), url)
+    }
+
+    #[test]
+    fn server_is_the_processes_of_all_origins_or_unknown() {
+        let mut holders = [holder(), holder()];
+        let pids = holders
+            .each_ref()
+            .map(|(child, _)| child.id().cast_signed());
+        let [one, two] = holders.each_ref().map(|(_, url)| url.as_str());
+        let found = |urls: &[&str]| {
+            let request = |url: &&str| Request::get(Url::parse(url).unwrap());
+            let requests: Vec<_> = urls.iter().map(request).collect();
+            server(&Plan::new(Mix::new(&requests, true).unwrap()), &[])
+        };
+        // Until its exec, a process that another test starts has the sockets, too.
+        let expect = |urls: &[&str], expected: &[i32]| {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while found(urls) != expected {
+                assert!(Instant::now() < deadline, "{:?} of {urls:?}", found(urls));
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        expect(&[one], &pids[..1]);
+        let mut both = pids;
+        both.sort_unstable();
+        expect(&[one, two, one], &both);
+        // Requests to a server that is not found would make the others look cheap.
+        assert!(found(&[one, "http://192.0.2.1/"]).is_empty());
+        assert!(found(&["http://192.0.2.1/", one]).is_empty());
+        assert!(found(&[one, "http://127.0.0.1:1/"]).is_empty());
+        for (child, _) in &mut holders {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 }

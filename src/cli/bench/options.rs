@@ -96,6 +96,7 @@ impl Load {
             requests.push(self.request(url)?);
         }
         if let Some(file) = file {
+            ensure_only_host(&requests)?;
             let text = read_requests(file)
                 .with_context(|| format!("cannot read {} (--file)", file.display()))?;
             let base: Option<Origin> = requests.first().map(|request| request.url.origin.clone());
@@ -232,6 +233,25 @@ pub fn parse_headers(headers: &[String]) -> anyhow::Result<Vec<(String, String)>
         Ok((name.trim().to_string(), value.trim().to_string()))
     };
     headers.iter().map(parse).collect()
+}
+
+/// Checks the URLs beside a file of requests: at most one, without a path and a weight, which the
+/// file has.
+fn ensure_only_host(requests: &[Request]) -> anyhow::Result<()> {
+    ensure!(
+        requests.len() < 2,
+        "--file takes one URL, to whose host its paths belong, but {} are named; write the others \
+         as lines of the file",
+        requests.len()
+    );
+    for Request { url, weight, .. } in requests {
+        ensure!(
+            url.path == "/" && *weight == 1,
+            "{url}: with --file, the URL only names the host of the file's paths; write its path \
+             and weight as a line of the file"
+        );
+    }
+    Ok(())
 }
 
 /// `http://host/path@3` → the URL and 3.

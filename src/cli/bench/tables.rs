@@ -230,13 +230,17 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
     }
     if result.usage.is_none() {
         notes.push(
-            "the server's processes were not found, so their CPU time and memory are missing \
-             (--pid)"
+            "not all processes that serve the URLs were found, so their CPU time and memory are \
+             missing (--pid)"
                 .into(),
         );
     }
     if plan.protocol == Protocol::Http2 {
-        notes.push("HTTP/2 carries one request at a time per connection".into());
+        notes.push(
+            "HTTP/2 carries one request at a time per connection; its bytes are those of fields \
+             and bodies, without frames and compression"
+                .into(),
+        );
     }
     notes
 }

@@ -82,8 +82,16 @@ fn holders(inodes: &HashSet<String>) -> Vec<i32> {
     pids().filter(holds).collect()
 }
 
-/// Leaves out processes that descend from another one of them.
-fn topmost(found: Vec<i32>) -> Vec<i32> {
+/// Whether a process is the first one or another systemd, which holds the sockets of the services
+/// that it starts (socket activation). All processes of the machine or of a user descend from it.
+fn manages_services(pid: i32) -> bool {
+    let name = || read_to_string(format!("/proc/{pid}/comm"));
+    pid == 1 || name().is_ok_and(|name| name.trim_end() == "systemd")
+}
+
+/// Leaves out service managers, and processes that descend from another one of them.
+fn topmost(mut found: Vec<i32>) -> Vec<i32> {
+    found.retain(|pid| !manages_services(*pid));
     let descends = |pid: i32| {
         let mut parent = stat(pid).map(|stat| stat.parent);
         while let Some(ancestor) = parent.filter(|ancestor| *ancestor > 1) {
@@ -99,4 +107,29 @@ fn topmost(found: Vec<i32>) -> Vec<i32> {
         .copied()
         .filter(|pid| !descends(*pid))
         .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_manager_that_holds_a_socket_is_no_server() {
+        let own = std::process::id().cast_signed();
+        assert_eq!(topmost(vec![1, own]), [own]);
+        assert!(topmost(vec![1]).is_empty());
+        // That of a user has another number.
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("systemd");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let mut manager = std::process::Command::new(program)
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let pid = manager.id().cast_signed();
+        assert!(topmost(vec![pid]).is_empty());
+        manager.kill().unwrap();
+        manager.wait().unwrap();
+    }
 }

@@ -103,6 +103,44 @@ fn widths(lines: &[Vec<String>]) -> Vec<usize> {
     (0..columns).map(width).collect()
 }
 
+/// Escapes what Markdown would take for markup: texts have the words of servers and users. Code
+/// between single backticks stays code. The result has one line.
 fn escape(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;")
+    let text = text.replace(char::is_control, " ");
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    let mut before = ' ';
+    while let Some(character) = rest.chars().next() {
+        if let Some(code) = code(rest).filter(|_| before != '`') {
+            let span = &rest[..code];
+            out.push_str(span);
+            rest = &rest[code..];
+            before = ' ';
+            continue;
+        }
+        rest = &rest[character.len_utf8()..];
+        let is_word = |it: Option<char>| it.is_some_and(char::is_alphanumeric);
+        match character {
+            '<' => out.push_str("&lt;"),
+            // It could begin an entity.
+            '&' if rest.starts_with(|it: char| it == '#' || it.is_ascii_alphanumeric()) => {
+                out.push_str("&amp;");
+            }
+            '\\' | '`' | '*' | '|' | '~' => out.extend(['\\', character]),
+            // A link, or its definition.
+            '[' if ["](", "][", "]:"].iter().any(|end| rest.contains(end)) => out.push_str("\\["),
+            // Within a word, it is no emphasis.
+            '_' if !is_word(Some(before)) || !is_word(rest.chars().next()) => out.push_str("\\_"),
+            character => out.push(character),
+        }
+        before = character;
+    }
+    out
+}
+
+/// The length of a code span at the beginning of a text. A pipe would end its cell in a table.
+fn code(text: &str) -> Option<usize> {
+    let (inner, after) = text.strip_prefix('`')?.split_once('`')?;
+    let is_code = !inner.is_empty() && !inner.contains('|') && !after.starts_with('`');
+    is_code.then(|| inner.len() + 2)
 }

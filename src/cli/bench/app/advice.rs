@@ -1,6 +1,6 @@
 //! Recommends an engine, with reasons and the lines of `surus.toml`.
 
-use surus_measure::{Advice, Unit};
+use surus_measure::{Advice, Unit, rounds};
 
 use super::Plan;
 use super::contest::Contest;
@@ -102,6 +102,7 @@ fn reasons(
             ));
         }
     }
+    reasons.extend(worse(chosen, classic));
     if let Some(why) = chosen.cold_because {
         reasons.push(format!("Without a warm-up, because {why}."));
     }
@@ -147,6 +148,35 @@ fn reasons(
         }
     }
     reasons
+}
+
+/// Says which numbers of an engine are worse than those of `classic`, by more than the share that
+/// decides between engines.
+fn worse(chosen: &Contestant, classic: &Contestant) -> Option<String> {
+    let (own, others) = (&chosen.samples, &classic.samples);
+    let numbers = [
+        ("requests/s", &own.rate, &others.rate, Unit::PerSecond),
+        ("p99", &own.p99, &others.p99, Unit::Ms),
+        (
+            "memory per worker",
+            &own.memory,
+            &others.memory,
+            Unit::Bytes,
+        ),
+        ("cold start", &own.cold_start, &others.cold_start, Unit::Ms),
+    ];
+    let worse = numbers.into_iter().filter_map(|(name, own, others, unit)| {
+        let (own, others) = (rounds::median(own)?, rounds::median(others)?);
+        // Of rates, less is worse.
+        let (less, more) = match unit {
+            Unit::PerSecond => (own, others),
+            _ => (others, own),
+        };
+        let (own, others) = (unit.write(own), unit.write(others));
+        (less < more * WORTH_IT).then(|| format!("{name} {own} instead of {others}"))
+    });
+    let worse: Vec<_> = worse.collect();
+    (!worse.is_empty()).then(|| format!("Worse than on `classic`: {}.", worse.join("; ")))
 }
 
 /// Continues the sentence that the answers of an engine without isolation differ at a path. Only
@@ -262,6 +292,37 @@ mod tests {
                 .contains("(--rounds 20)");
             assert_eq!(says_why_not, expected == "classic", "{rewind:?}");
         }
+    }
+
+    #[test]
+    fn numbers_that_got_worse_are_reasons_against() {
+        let mib = |count: f64| vec![count * 1024.0 * 1024.0; 2];
+        let mut all = [
+            contestant("classic", [100.0, 100.0]),
+            contestant("rewind", [50.0, 50.0]),
+        ];
+        for (place, p99, memory) in [(0, 2.0, 16.0), (1, 8.0, 48.0)] {
+            let samples = &mut all[place].samples;
+            samples.p99 = vec![p99; 2];
+            samples.memory = mib(memory);
+            samples.cold_start = vec![100.0; 2];
+        }
+        let text = reasons(&all[1], &all, "classic", false).concat();
+        let expected = "Worse than on `classic`: p99 8.00 ms instead of 2.00 ms; memory per \
+                        worker 48.0 MiB instead of 16.0 MiB.";
+        assert!(text.contains(expected), "{text}");
+        // Slower by less than the measurement tells, and better.
+        all[1].samples.p99 = vec![2.1; 2];
+        all[1].samples.memory = mib(8.0);
+        all[1].samples.rate = vec![2.0; 2];
+        let text = reasons(&all[1], &all, "classic", false).concat();
+        assert!(!text.contains("Worse"), "{text}");
+        all[1].samples.rate = vec![0.5; 2];
+        all[1].samples.cold_start = vec![500.0; 2];
+        let text = reasons(&all[1], &all, "classic", false).concat();
+        let expected = "Worse than on `classic`: requests/s 0.500/s instead of 1.00/s; cold start \
+                        500 ms instead of 100 ms.";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::options;
 use super::outputs::Output;
 use crate::cli::entry_script;
 use crate::cli::options::Project;
+use crate::config::Config;
 use crate::engines::{self, CATALOGUE, EngineEntry, PhpProgram};
 use answers::Requests;
 use contest::Contest;
@@ -153,6 +154,7 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
             project,
             config: args.project.configuration().map(Path::to_path_buf),
             workers,
+            listens_within: longest_start(&config),
         },
         requests,
         concurrency: args.concurrency.map_or(workers, |count| count as usize),
@@ -170,6 +172,13 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
     options::ensure_open_files(plan.concurrency, 1)?;
     super::interrupt::remember()?;
     contest::run(plan, contestants)
+}
+
+/// Longer than a server takes until it listens or exits: each pool boots within
+/// `engine.boot_timeout`, and an external engine within twice as long.
+fn longest_start(config: &Config) -> Duration {
+    let pools = 1 + config.pool.len() as u32;
+    config.engine.boot_timeout.0.saturating_mul(2 * pools) + Duration::from_secs(60)
 }
 
 fn requests(args: &App) -> anyhow::Result<Requests> {

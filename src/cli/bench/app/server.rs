@@ -51,6 +51,8 @@ pub struct Launch {
     pub config: Option<PathBuf>,
     /// PHP processes.
     pub workers: usize,
+    /// How long a server may take until it listens.
+    pub listens_within: Duration,
 }
 
 /// Why a server has not started.
@@ -153,7 +155,7 @@ impl Server {
                 log.add(line);
             })?;
         }
-        server.port = server.wait(&listening)?;
+        server.port = server.wait(&listening, launch.listens_within)?;
         Ok(server)
     }
 
@@ -173,11 +175,13 @@ impl Server {
         self.log.reason()
     }
 
-    /// Waits for its port. It boots within `engine.boot_timeout` or exits.
+    /// Waits for its port. A server that works boots in this time or exits.
     fn wait(
         &mut self,
         listening: &Receiver<Result<u16, std::num::ParseIntError>>,
+        within: Duration,
     ) -> Result<u16, StartFailure> {
+        let deadline = Instant::now() + within;
         loop {
             interrupt::check()?;
             if let Ok(port) = listening.recv_timeout(LOOK) {
@@ -187,6 +191,15 @@ impl Server {
                 return Err(StartFailure::Engine(self.reason().unwrap_or_else(|| {
                     format!("surus serve ended without a message: {status}")
                 })));
+            }
+            if Instant::now() >= deadline {
+                let said = self.log.reason();
+                let said =
+                    said.map_or_else(String::new, |said| format!("; its last message: {said}"));
+                return Err(StartFailure::Engine(format!(
+                    "surus serve did not listen within {} s{said}",
+                    within.as_secs_f64()
+                )));
             }
         }
     }
@@ -275,4 +288,35 @@ fn follow(
     let thread = std::thread::Builder::new().name("log".into());
     thread.spawn(read).context("cannot start a thread")?;
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// A server that starts and says nothing.
+    fn silent() -> Server {
+        Server {
+            child: Command::new("sleep").arg("600").spawn().unwrap(),
+            port: 0,
+            began: Instant::now(),
+            log: Log::default(),
+            logging: channel().1,
+            _private: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    #[test]
+    fn server_that_announces_no_port_fails_at_its_deadline() {
+        let (_addresses, listening) = channel();
+        let mut server = silent();
+        server.log.add("surus: waiting for Godot");
+        let failed = server.wait(&listening, Duration::from_millis(50));
+        let Err(StartFailure::Engine(why)) = failed else {
+            panic!("{failed:?}");
+        };
+        assert!(why.contains("did not listen within 0.05 s"), "{why}");
+        assert!(why.contains("waiting for Godot"), "{why}");
+    }
 }
