@@ -48,8 +48,9 @@ fn number(metrics: &str, name: &str) -> f64 {
     found.map_or(0.0, |number| number.parse().unwrap())
 }
 
-/// `make test-work` has more jobs.
+/// On an overloaded machine, the database delivers jobs later than workers end them.
 #[test]
+#[ignore = "needs a machine that is not overloaded: make test-work"]
 fn weights_hold_over_many_short_jobs() {
     let jobs: usize = std::env::var("WORK_JOBS").map_or(1000, |jobs| jobs.parse().unwrap());
     let plain = Plain::new(
