@@ -139,15 +139,20 @@ final class Isolation
     {
         $closed = $this->databases->release();
         array_push($this->left, ...$this->checkpoint->restore());
-        if (class_exists(Once::class, false)) {
-            // Its values are in a WeakMap, which a checkpoint cannot restore.
-            Once::flush();
-        }
+        self::forgetOnce();
         foreach ($closed as $connection) {
             // With the boot's configuration; it connects when it is used.
             self::attempt(static fn () => $connection->reconnect());
         }
         $this->process->restore();
+    }
+
+    /** Forgets what once() has kept: it is in a WeakMap, whose content nothing else restores. */
+    public static function forgetOnce(): void
+    {
+        if (class_exists(Once::class, false)) {
+            Once::flush();
+        }
     }
 
     /**

@@ -118,6 +118,8 @@ final class Runner
         self::disconnect($this->app);
         $this->isolation->restore();
         if (Warmup::restoreBoot()) {
+            // It restores the object that keeps the values, but not what a warm-up has added.
+            Isolation::forgetOnce();
             // Also what PHP code could not restore.
             $this->isolation->left();
             if ($isLast && Engine::forgets()) {

@@ -151,8 +151,8 @@ impl PoolMemory {
         reservations().insert(self.number, (bytes, now));
     }
 
-    /// How many of `added` more workers fit, of which one is like the process `like`. Reserves
-    /// their memory, so that no other pool gets it.
+    /// How many of `added` more workers fit, which are like the process `like`. Reserves their
+    /// memory, so that no other pool gets it.
     pub fn reserve_workers(&mut self, now: Instant, added: usize, like: Option<u32>) -> usize {
         // This growth may cause later kills.
         self.oom_kills = system::oom_kills();

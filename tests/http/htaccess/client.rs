@@ -99,7 +99,9 @@ pub fn ask(address: &str, host: &str, request: &str) -> Answer {
             200 => body.trim_end().to_owned(),
             _ => String::new(),
         },
+        // RFC 9110, 8.3: what a client may assume without the header.
         media_type: match (status, header("content-type").split(';').next()) {
+            (200, Some("") | None) => "application/octet-stream".to_owned(),
             (200, Some(media_type)) => media_type.to_ascii_lowercase(),
             _ => String::new(),
         },

@@ -124,8 +124,8 @@ impl Excess {
                 MAX_FILE_MEMORY >> 20
             ),
             Excess::SiteMemory => format!(
-                "all .htaccess files of the site would take more than {} MiB of memory, or those \
-                 of all sites more than {} MiB",
+                "all .htaccess files of the site would take more than {} MiB of memory, or \
+                 those of all sites more than {} MiB",
                 MAX_MEMORY >> 20,
                 HTACCESS.limit() >> 20
             ),

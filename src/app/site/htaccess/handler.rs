@@ -153,43 +153,39 @@ impl PhpHandlers {
     }
 }
 
+/// The type of a file whose extension has lost its type. Browsers run nothing of this type.
+pub(super) const NO_TYPE: &str = "application/octet-stream";
+
 /// The type of a file that is sent, if the directives name one. Each slice has those of a section,
 /// in the order in which sections are merged.
 pub(super) fn sent_type<'a>(
     sections: impl Iterator<Item = &'a [Switch]>,
     name: &str,
     steps: &Steps,
-) -> Option<&'a Arc<str>> {
+) -> Option<&'a str> {
     let mut forced = None;
     // As in Apache, each extension of `x.html.en` may have a type, and the last one decides.
-    let mut added: Vec<(&str, Option<&'a Arc<str>>)> =
+    let mut added: Vec<(&str, Option<&'a str>)> =
         name.split('.').skip(1).map(|part| (part, None)).collect();
-    let mut set = |endings: &[String], to: Option<&'a Arc<str>>| {
+    let mut set = |endings: &[String], to: &'a str| {
         for (part, kind) in &mut added {
             if endings
                 .iter()
                 .any(|ending| part.eq_ignore_ascii_case(ending))
             {
-                *kind = to;
+                *kind = Some(to);
             }
         }
     };
-    for lines in sections {
-        for line in lines {
-            if !steps.take(line.steps()) {
-                return None;
-            }
-            match line {
-                Switch::Type(kind) => forced = kind.as_ref().map(|kind| &kind.name),
-                Switch::AddType(kind, endings) => set(endings, Some(&kind.name)),
-                _ => {}
-            }
+    for line in sections.flatten() {
+        if !steps.take(line.steps()) {
+            return None;
         }
-        // It cancels the additions of its section, too, regardless of their order.
-        for line in lines {
-            if let Switch::RemoveType(endings) = line {
-                set(endings, None);
-            }
+        match line {
+            Switch::Type(kind) => forced = kind.as_ref().map(|kind| &*kind.name),
+            Switch::AddType(kind, endings) => set(endings, &*kind.name),
+            Switch::RemoveType(endings) => set(endings, NO_TYPE),
+            _ => {}
         }
     }
     let is_usual = |part: &str| mime_guess::from_ext(part).first_raw().is_some();

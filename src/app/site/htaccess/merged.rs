@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::access::{AccessDenied, FileAccess};
 use super::cost::{Share, SiteMemory, Steps};
 use super::facts::{Env, Facts};
-use super::handler::{FileHandler, PhpHandlers, Switch, sent_type};
+use super::handler::{FileHandler, NO_TYPE, PhpHandlers, Switch, sent_type};
 use super::link_options::AllowedLinks;
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options, RewriteRule};
@@ -31,8 +31,8 @@ pub(crate) struct MergedRules {
     has_fixed_env: bool,
     /// Whether a section has mod_rewrite directives.
     has_sections_of_rules: bool,
-    /// What the list of rules counts of the site's memory.
-    _memory: Option<Share>,
+    /// The share of the site's memory that the list of rules holds. None if there was too little.
+    memory: Option<Share>,
 }
 
 impl MergedRules {
@@ -65,7 +65,7 @@ impl MergedRules {
             has_sections_of_rules: any(|b| b.replaces_rules),
             rewrites: rewrites(&levels),
             rules: has_room.then(|| rules_of(&levels)).flatten(),
-            _memory: Some(share),
+            memory: has_room.then_some(share),
             levels,
         }
     }
@@ -87,7 +87,8 @@ impl MergedRules {
 
     pub(super) fn ends_in(&self, file: &Arc<HtaccessFile>) -> bool {
         let last = self.levels.last();
-        last.is_some_and(|(_, last)| Arc::ptr_eq(last, file))
+        // Without memory, it must be merged again.
+        self.memory.is_some() && last.is_some_and(|(_, last)| Arc::ptr_eq(last, file))
     }
 
     /// The directives for a file of this name.
@@ -301,9 +302,8 @@ impl<'a> FileRules<'a> {
             !block.handlers.is_empty() && sent_type(also, self.name, self.steps) != found
         };
         match uncertain.iter().any(is_other) {
-            // Browsers run nothing of this type.
-            true => Some("application/octet-stream".into()),
-            false => found.cloned(),
+            true => Some(NO_TYPE.into()),
+            false => found.map(Into::into),
         }
     }
 

@@ -61,9 +61,12 @@ impl PatternSize {
                     if escaped == Some('x') && pcre[at..].starts_with('{') {
                         at += pcre[at..].find('}').map_or(0, |end| end + 1);
                     }
-                    // A word boundary becomes four groups of look-around in two.
-                    let boundary = matches!(escaped, Some('b' | 'B'));
-                    parts += if boundary { 8 } else { 0 };
+                    // They become groups of look-around.
+                    parts += match escaped {
+                        Some('b' | 'B') => 8,
+                        Some('Z') => 1,
+                        _ => 0,
+                    };
                     level.item(4);
                 }
                 '[' => {

@@ -286,14 +286,11 @@ impl InFlightRequests {
     pub fn each(&self, mut visit: impl FnMut(Key, &mut InFlightRequest)) {
         for (number, slot) in self.lock().slots.iter_mut().enumerate() {
             if let Some(slot) = slot {
-                let (number, ticket) = (number as u16, slot.ticket);
-                visit(
-                    Key {
-                        slot: number,
-                        ticket,
-                    },
-                    slot,
-                );
+                let key = Key {
+                    slot: number as u16,
+                    ticket: slot.ticket,
+                };
+                visit(key, slot);
             }
         }
     }

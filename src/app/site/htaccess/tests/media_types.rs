@@ -11,6 +11,7 @@ fn named_type_is_that_of_the_last_extension_and_a_forced_one_overrides_it() {
         found.map(|found| found.to_string())
     };
     let plain = Some("text/plain".to_owned());
+    let none = Some("application/octet-stream".to_owned());
     for (text, name, expected) in [
         ("AddType text/plain .html svg", "x.html", plain.clone()),
         ("AddType text/plain .html svg", "x.SVG", plain.clone()),
@@ -23,9 +24,18 @@ fn named_type_is_that_of_the_last_extension_and_a_forced_one_overrides_it() {
             "x.html",
             plain.clone(),
         ),
-        ("AddType text/plain .html\nRemoveType .html", "x.html", None),
-        ("RemoveType .html\nAddType text/plain .html", "x.html", None),
-        ("RemoveType .html", "x.html", None),
+        (
+            "AddType text/plain .html\nRemoveType .html",
+            "x.html",
+            none.clone(),
+        ),
+        (
+            "RemoveType .html\nAddType text/plain .html",
+            "x.html",
+            plain.clone(),
+        ),
+        ("RemoveType .html", "x.html", none.clone()),
+        ("RemoveType .html", "x.html.css", None),
         (
             "ForceType text/plain\nAddType image/x .html",
             "x.html",
@@ -75,7 +85,7 @@ fn named_type_is_inherited_and_set_by_rules() {
     let site = Site::open(root, &Settings::default(), None).unwrap();
     for (path, expected) in [
         ("/x.html", Some("text/plain")),
-        ("/a/x.html", None),
+        ("/a/x.html", Some("application/octet-stream")),
         ("/a/again/x.html", Some("image/x")),
         ("/rule/x.html", Some("text/x-page")),
     ] {
