@@ -81,37 +81,6 @@ fn unmodified_laravel_13_is_booted_by_one_word() {
     }
 }
 
-/// A directory of the application may have the name of Laravel's.
-#[test]
-fn laravel_model_below_a_directory_named_illuminate_is_left_to_requests() {
-    let model = "<?php
-
-namespace App\\Illuminate;
-
-final class Elephant extends \\Illuminate\\Database\\Eloquent\\Model
-{
-    protected static function booted(): void
-    {
-        error_log('an elephant is booted');
-    }
-}
-";
-    let register = "public function register(): void\n    {";
-    let loads = format!("{register}\n        class_exists(\\App\\Illuminate\\Elephant::class);");
-    let site = unmodified()
-        .write("app/Illuminate/Elephant.php", model)
-        .replace("app/Services/Provider.php", register, &loads);
-    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
-    Client::new(&surus.url).get("/page").ok();
-    let log = surus.log();
-    assert!(log.contains("models created ahead in"), "{log}");
-    assert!(!log.contains("an elephant is booted"), "{log}");
-    assert!(
-        log.contains("Elephant (code of the application or of a package boots it"),
-        "{log}"
-    );
-}
-
 /// Boots create services of Laravel ahead, but run no code of the application for that.
 #[test]
 fn laravel_service_that_the_application_changes_is_left_to_requests() {

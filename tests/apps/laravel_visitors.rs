@@ -82,12 +82,16 @@ fn site(libraries: &str) -> Site {
 
 /// The same application without anything of Surus.
 pub fn unmodified(libraries: &str) -> Site {
+    of_parts(without_libraries(), libraries)
+}
+
+/// The same, to which classes can be added.
+fn without_libraries() -> Site {
     let library = ",\n        \"surus/surus\": \"@dev\"";
-    let site = overlay(laravel_without_libraries(), "laravel")
+    overlay(laravel_without_libraries(), "laravel")
         .remove("surus.toml")
         .remove("worker.php")
-        .replace("composer.json", library, "");
-    of_parts(site, libraries)
+        .replace("composer.json", library, "")
 }
 
 fn of_parts(site: Site, libraries: &str) -> Site {
@@ -195,6 +199,38 @@ fn unmodified_laravel_is_booted_by_one_word() {
         surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
         same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
     }
+}
+
+/// A directory of the application may have the name of Laravel's.
+#[test]
+fn laravel_model_below_a_directory_named_illuminate_is_left_to_requests() {
+    let model = "<?php
+
+namespace App\\Illuminate;
+
+final class Elephant extends \\Illuminate\\Database\\Eloquent\\Model
+{
+    protected static function booted(): void
+    {
+        error_log('an elephant is booted');
+    }
+}
+";
+    let register = "public function register(): void\n    {";
+    let loads = format!("{register}\n        class_exists(\\App\\Illuminate\\Elephant::class);");
+    let site = without_libraries()
+        .write("app/Illuminate/Elephant.php", model)
+        .replace("app/Services/Provider.php", register, &loads);
+    let site = of_parts(site, "laravel10");
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    Client::new(&surus.url).get("/page").ok();
+    let log = surus.log();
+    assert!(log.contains("models created ahead in"), "{log}");
+    assert!(!log.contains("an elephant is booted"), "{log}");
+    assert!(
+        log.contains("Elephant (code of the application or of a package boots it"),
+        "{log}"
+    );
 }
 
 /// Laravel shows Symfony's page, which asks for all files of the stack trace.

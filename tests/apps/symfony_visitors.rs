@@ -83,11 +83,15 @@ fn site(libraries: &str) -> Site {
 
 /// The same application without anything of Surus.
 pub fn unmodified(libraries: &str) -> Site {
+    without_libraries().vendor_from(&framework(libraries))
+}
+
+/// The same, to which classes can be added.
+fn without_libraries() -> Site {
     let library = r#", "surus/surus": "@dev""#;
     overlay(Site::new(), "symfony")
         .remove("surus.toml")
         .replace("composer.json", library, "")
-        .vendor_from(&framework(libraries))
 }
 
 /// A front controller from before the Runtime component.
@@ -265,7 +269,7 @@ const KEPT: &[(&str, &str, bool)] = &[
 /// Of some of these, all objects of a day are equal.
 #[test]
 fn symfony_service_that_keeps_a_date_or_hides_what_it_keeps_is_left_to_requests() {
-    let mut site = unmodified("symfony7");
+    let mut site = without_libraries();
     for (name, kept, _) in KEPT {
         let class = SUBSCRIBER
             .replace("class Subscriber", &format!("class Kept{name}"))
@@ -283,6 +287,7 @@ fn symfony_service_that_keeps_a_date_or_hides_what_it_keeps_is_left_to_requests(
             );
         site = site.write(&format!("src/Service/Kept{name}.php"), &class);
     }
+    let site = site.vendor_from(&framework("symfony7"));
     let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
     let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &env);
     surus.wait_for_log(|log| log.contains("services created ahead"));
