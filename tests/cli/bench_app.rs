@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,7 +23,7 @@ const LEAKS: &str = "<?php
     });";
 
 /// Runs it with one PHP process per engine.
-fn app(project: &Path, args: &[&str], env: &[(&str, &str)]) -> Said {
+pub(super) fn app(project: &Path, args: &[&str], env: &[(&str, &str)]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
     command.args(["bench", "app"]).arg(project);
     command.args(["--quick", "--workers", "1"]).args(args);
@@ -172,48 +171,6 @@ fn plain_application_runs_on_classic_and_booting_engines_say_why_not() {
     let page = std::fs::read_to_string(page).unwrap();
     says(&page, &["Recommended: classic", "<svg"]);
     assert_eq!(ureq::get(&own.url).call().unwrap().status(), 200);
-}
-
-#[test]
-fn https_server_of_the_application_is_left_alone() {
-    // The port and the certificate of the server in production.
-    let https = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = https.local_addr().unwrap();
-    let settings = format!(
-        "[http]\nredirect_to_https = true\n[tls]\nlisten = '{address}'\n\
-         certificate = '/nowhere/cert.pem'\nkey = '/nowhere/key.pem'\nhsts = 'max-age=9'\n"
-    );
-    let project = project(&[
-        ("index.php", "<?php echo 'hello';"),
-        ("surus.toml", &settings),
-    ]);
-    let listen = address.to_string();
-    let env = [("SURUS_TLS_LISTEN", &*listen)];
-    let said = app(project.path(), &["--engines", "cgi"], &env);
-    assert_eq!(said.status, 0, "{}", said.stderr);
-    // PHP's answer, and no redirection by Surus.
-    says(&said.stderr, &["classic  GET /: 200, 5 B"]);
-}
-
-#[test]
-fn automatic_https_of_the_application_is_left_alone() {
-    let certificates = tempfile::tempdir().unwrap();
-    let settings = format!(
-        "[acme]\ndomains = ['a.example']\nauthorities = ['https://127.0.0.1:1/directory']\n\
-         directory = '{}'\n",
-        certificates.path().display()
-    );
-    let project = project(&[
-        ("index.php", "<?php echo 'hello';"),
-        ("surus.toml", &settings),
-    ]);
-    let env = [("SURUS_ACME_EMAIL", "root@a.example")];
-    let said = app(project.path(), &["--engines", "cgi"], &env);
-    assert_eq!(said.status, 0, "{}", said.stderr);
-    says(&said.stderr, &["classic  GET /: 200, 5 B"]);
-    // Neither an account nor a failure, which would delay the next order of production.
-    let written = std::fs::read_dir(certificates.path()).unwrap().count();
-    assert_eq!(written, 0, "{}", said.stderr);
 }
 
 #[test]

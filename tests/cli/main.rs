@@ -7,6 +7,7 @@ mod common;
 mod admin;
 mod bench;
 mod bench_app;
+mod bench_app_effects;
 mod bench_find_max;
 mod bench_reports;
 mod check;

@@ -399,8 +399,8 @@ fn text_of_others_is_no_markup_in_markdown() {
         ("one\n# two", "one # two"),
         // Text that no one could take for markup stays as it is.
         (
-            "memory_limit & 12.0 ms [a talk]!",
-            "memory_limit & 12.0 ms [a talk]!",
+            "Surus\\Api, memory_limit & 12.0 ms [a talk]!",
+            "Surus\\Api, memory_limit & 12.0 ms [a talk]!",
         ),
     ] {
         report.failure = Some(text.into());

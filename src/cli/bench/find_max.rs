@@ -61,10 +61,9 @@ pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
             verdict(holds),
             if is_repeated { "; once more" } else { "" }
         ));
-        if is_repeated {
-            continue;
-        }
-        was_generator_limited |= !holds && outcome.is_generator_limited();
+        was_generator_limited |= !holds && !is_repeated && outcome.is_generator_limited();
+        // A repetition takes the place of the first attempt, unless it is interrupted.
+        tried.retain(|it| it.offered != rate);
         tried.push(Tried {
             offered: rate,
             outcome,

@@ -126,6 +126,8 @@ fn escape(text: &str) -> String {
             '&' if rest.starts_with(|it: char| it == '#' || it.is_ascii_alphanumeric()) => {
                 out.push_str("&amp;");
             }
+            // Before a letter, it escapes nothing.
+            '\\' if rest.starts_with(char::is_alphanumeric) => out.push(character),
             '\\' | '`' | '*' | '|' | '~' => out.extend(['\\', character]),
             // A link, or its definition.
             '[' if ["](", "][", "]:"].iter().any(|end| rest.contains(end)) => out.push_str("\\["),

@@ -21,7 +21,7 @@ use super::outputs::Output;
 use crate::cli::entry_script;
 use crate::cli::options::Project;
 use crate::config::Config;
-use crate::engines::{self, CATALOGUE, EngineEntry, PhpProgram};
+use crate::engines::{self, CATALOGUE, EngineEntry, PhpProgram, Warmup};
 use answers::Requests;
 use contest::Contest;
 use contestant::Contestant;
@@ -154,6 +154,7 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
             project,
             config: args.project.configuration().map(Path::to_path_buf),
             workers,
+            learns: config.engine.warmup == Warmup::Learn,
             listens_within: longest_start(&config),
         },
         requests,

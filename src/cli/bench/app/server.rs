@@ -27,20 +27,29 @@ const KEPT_LINES: usize = 40;
 /// Most characters of a reason.
 const REASON: usize = 300;
 
-/// Settings that a server must not share with the user's own server, those by which it runs on the
-/// engine that it is asked for, and quiet logs.
-const SETTINGS: [(&str, &str); 10] = [
+/// Whole sections of the configuration that would reach what the user's own server has:
+/// certificates, log files, queues and schedules, the collector of traces. A server announces its
+/// address on stdout because its access log has no file.
+const SECTIONS: [(&str, &str); 6] = [
+    ("SURUS_ACCESS_LOG", "{ format = 'off' }"),
+    ("SURUS_ACME", "{}"),
+    ("SURUS_LOG", "{ format = 'text', level = 'warn' }"),
+    ("SURUS_TELEMETRY", "{}"),
+    ("SURUS_TLS", "{}"),
+    ("SURUS_WORK", "{}"),
+];
+/// Settings by which a server runs on the engine that it is asked for, is reachable without TLS and
+/// proxies, and ends soon.
+const SETTINGS: [(&str, &str); 6] = [
     ("SURUS_ENGINE_MUST_BOOT", "true"),
-    ("SURUS_ACCESS_LOG_FORMAT", "off"),
-    ("SURUS_LOG_FORMAT", "text"),
-    ("SURUS_LOG_LEVEL", "warn"),
+    ("SURUS_HTTP_H3", "false"),
     ("SURUS_HTTP_PROXY_PROTOCOL", "false"),
     ("SURUS_HTTP_REDIRECT_TO_HTTPS", "false"),
     ("SURUS_HTTP_SHUTDOWN_DELAY", "0s"),
     ("SURUS_HTTP_SHUTDOWN_TIMEOUT", "1s"),
-    ("SURUS_TLS", "{}"),
-    ("SURUS_ACME", "{}"),
 ];
+/// The standard variable by which Surus sends no traces, whatever names a collector.
+const NO_TRACES: (&str, &str) = ("OTEL_TRACES_EXPORTER", "none");
 
 /// How the application is started on each engine.
 #[derive(Debug)]
@@ -51,6 +60,8 @@ pub struct Launch {
     pub config: Option<PathBuf>,
     /// PHP processes.
     pub workers: usize,
+    /// Whether boots would learn pages and store them for the next start (`engine.warmup`).
+    pub learns: bool,
     /// How long a server may take until it listens.
     pub listens_within: Duration,
 }
@@ -103,24 +114,20 @@ impl Server {
             command.arg("--script").arg(script);
         }
         for (name, _) in std::env::vars_os() {
-            let name_bytes = name.as_encoded_bytes();
-            if [&b"SURUS_TLS_"[..], b"SURUS_ACME_"]
-                .iter()
-                .any(|prefix| name_bytes.starts_with(prefix))
-            {
+            if is_of_a_section(&name.to_string_lossy()) {
                 command.env_remove(name);
             }
         }
-        command.envs(SETTINGS);
+        // The service manager of the command knows of no server.
+        command.env_remove("NOTIFY_SOCKET");
+        command.envs(SECTIONS).envs(SETTINGS).envs([NO_TRACES]);
         let private = tempfile::Builder::new().prefix("surus-bench-").tempdir();
         let private = private.context("cannot create a directory for a server's admin socket")?;
         let mut admin = OsString::from("unix:");
         admin.push(private.path().join("admin.sock"));
         command.env("SURUS_ADMIN_LISTEN", admin);
-        if !warmup.is_empty() {
-            let urls = warmup.iter().map(|url| toml::Value::from(url.as_str()));
-            let urls = toml::Value::Array(urls.collect());
-            command.env("SURUS_ENGINE_WARMUP", urls.to_string());
+        if let Some(setting) = warmup_setting(warmup, launch.learns) {
+            command.env("SURUS_ENGINE_WARMUP", setting);
         }
         command
             .stdin(Stdio::null())
@@ -272,6 +279,27 @@ impl Log {
     }
 }
 
+/// Whether a variable is a setting of one of [`SECTIONS`], which would be added to it. The names of
+/// settings may have small letters.
+fn is_of_a_section(variable: &str) -> bool {
+    let variable = variable.to_ascii_uppercase();
+    let setting = |(section, _): &(&str, &str)| {
+        let rest = variable.strip_prefix(section);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    SECTIONS.iter().any(setting)
+}
+
+/// The value of `engine.warmup`; `None` leaves that of the configuration. A boot that learns would
+/// store pages of the benchmark for the next start of the user's server.
+fn warmup_setting(urls: &[String], learns: bool) -> Option<String> {
+    let list = || toml::Value::from(urls.iter().map(String::as_str).collect::<Vec<_>>());
+    match urls {
+        [] => learns.then(|| "auto".to_string()),
+        _ => Some(list().to_string()),
+    }
+}
+
 /// Reads lines on a thread until the stream ends.
 fn follow(
     stream: impl Read + Send + 'static,
@@ -304,6 +332,18 @@ mod tests {
             log: Log::default(),
             logging: channel().1,
             _private: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    #[test]
+    fn no_server_learns_pages() {
+        let urls = ["/".to_string(), "/a\"b".to_string()];
+        for (urls, learns, expected) in [
+            (&[][..], false, None),
+            (&[], true, Some("auto")),
+            (&urls, true, Some(r#"["/", '/a"b']"#)),
+        ] {
+            assert_eq!(warmup_setting(urls, learns).as_deref(), expected);
         }
     }
 
