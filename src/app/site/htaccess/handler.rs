@@ -183,7 +183,7 @@ pub(super) fn sent_type<'a>(
         }
         match line {
             Switch::Type(kind) => forced = kind.as_ref().map(|kind| &*kind.name),
-            Switch::AddType(kind, endings) => set(endings, &*kind.name),
+            Switch::AddType(kind, endings) => set(endings, &kind.name),
             Switch::RemoveType(endings) => set(endings, NO_TYPE),
             _ => {}
         }
