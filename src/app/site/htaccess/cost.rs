@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::parse::is_space;
+use super::space::is_space;
 use crate::budget::{HTACCESS, Reservation};
 
 /// The memory of all files of a site. A typical pattern counts about 50 KiB.

@@ -24,6 +24,7 @@ mod read_rewrite;
 pub(super) mod rewrite;
 mod rule;
 pub(super) mod rules;
+mod space;
 mod template;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -2,6 +2,7 @@
 //! interpreting them.
 
 use super::cost::ReadingBudget;
+use super::space::is_space;
 
 /// More levels than real files use. Bounded, because the parser recurses.
 const MAX_DEPTH: usize = 32;
@@ -121,11 +122,6 @@ fn split_name(text: &str) -> (&str, &str) {
         Some((name, rest)) => (name, trim(rest)),
         None => (text, ""),
     }
-}
-
-/// Apache's whitespace; `char::is_ascii_whitespace` lacks the vertical tab.
-pub(super) fn is_space(c: char) -> bool {
-    c.is_ascii_whitespace() || c == '\x0b'
 }
 
 fn trim(text: &str) -> &str {
