@@ -81,6 +81,7 @@ pub fn add(sample: &mut Sample, reports: &[EventReport]) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Seek, SeekFrom, Write};
     use std::time::Duration;
