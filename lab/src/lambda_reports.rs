@@ -23,8 +23,9 @@ pub struct EventReport {
     pub init: f64,
 }
 
-/// All reports of a log, once each event that began has one: a function that boots anew after an
-/// event is billed for that, long after its response. None of a server that is no function.
+/// Waits until each event that began has its REPORT line, and returns all of them. The line of a
+/// function that boots again after an event comes long after the response. Empty for a server that
+/// is no function.
 pub fn read(log: &Path) -> anyhow::Result<Vec<EventReport>> {
     read_within(log, LONGEST)
 }

@@ -39,7 +39,9 @@ int gettimeofday(struct timeval *restrict to, void *restrict zone)
 		original = (int (*)(struct timeval *, void *))dlsym(RTLD_NEXT, "gettimeofday");
 	}
 	int failed = original(to, zone);
-	to->tv_sec += shift;
+	if (!failed) {
+		to->tv_sec += shift;
+	}
 	return failed;
 }
 

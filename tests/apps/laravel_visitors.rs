@@ -1,6 +1,8 @@
 //! Interleaves two users and an anonymous visitor in one Laravel application: none sees another's
 //! data.
 
+mod left_behind;
+
 use std::process::Command;
 
 use super::client::{Client, PROXY};
@@ -323,36 +325,6 @@ fn laravel_10_visitors_on_booted_engines_get_answers_of_classic() {
 }
 
 /// A static variable of a function cannot be reset.
-#[test]
-fn request_kept_by_laravel_function_is_named_once_on_worker() {
-    let site = site("laravel8");
-    let surus = serve(&site, "worker", "1", "");
-    let visitor = Client::new(&surus.url);
-    for n in 1..=4 {
-        // It keeps the first client's request for all clients.
-        let kept = visitor.get(&format!("/keeps?q={n}")).ok().json();
-        assert_eq!(kept, "1");
-    }
-    surus.wait_for_log(|log| log.contains("surus: "));
-    visitor.get("/page").ok();
-    let log = surus.log();
-    let named: Vec<&str> = log
-        .lines()
-        .filter(|line| line.contains("surus: "))
-        .collect();
-    assert_eq!(named.len(), 1, "{log}");
-    for part in [
-        concat!(
-            r"App\Http\Controllers\Pages::keeps() (a static variable) ",
-            r"keeps the Illuminate\Http\Request",
-        ),
-        "use the engine",
-    ] {
-        let plain = named[0].replace(r"\\", r"\");
-        assert!(plain.contains(part), "{plain}");
-    }
-}
-
 /// A short form of the class that Laravel has since version 11.
 const ONCE: &str = r#"<?php
 
@@ -410,82 +382,6 @@ fn value_of_once_reaches_no_other_visitor() {
             let seen = Client::new(&surus.url).get(&format!("/api/once?q={q}"));
             assert_eq!(seen.ok().json()[0], q, "{engine}, warm-up: {warmup}");
         }
-    }
-}
-
-/// PHP cannot make them uninitialized again, so another worker serves the next visitor.
-#[test]
-fn property_that_a_request_initializes_for_good_costs_its_worker_and_is_named() {
-    let site = site("laravel10");
-    let surus = serve(&site, "worker", "1", "");
-    let visitor = Client::new(&surus.url);
-    for (path, named) in [
-        ("/leaves/static", r"App\Services\Tenants::$name"),
-        ("/leaves/readonly", r"App\Services\Tenants->host"),
-        ("/leaves/exits", r"App\Services\Leaves::$name"),
-    ] {
-        for n in 1..=3 {
-            let seen = visitor.get(&format!("{path}?q={n}")).ok().text();
-            assert_eq!(seen, n.to_string(), "{path}");
-        }
-        surus.wait_for_log(|log| log.replace(r"\\", r"\").contains(named));
-    }
-}
-
-#[test]
-fn property_that_a_warm_up_initializes_for_good_is_restored_or_named() {
-    let site = site("laravel10");
-    for engine in ["rewind", "fork", "standby"] {
-        let surus = serve(&site, engine, "1", "/leaves/static?q=warm,/page");
-        let visitor = Client::new(&surus.url);
-        for n in 1..=2 {
-            let seen = visitor.get(&format!("/leaves/static?q={n}")).ok().text();
-            assert_eq!(seen, n.to_string(), "{engine}");
-        }
-        let log = surus.log();
-        for trouble in ["is left out", "takes this one's place"] {
-            assert!(!log.contains(trouble), "{engine}: {log}");
-        }
-    }
-    // Its workers boot each for itself, so that all would be replaced for ever.
-    let surus = serve(&site, "worker", "1", "/leaves/static?q=warm,/page");
-    Client::new(&surus.url).get("/page").ok();
-    surus.wait_for_log(|log| log.replace(r"\\", r"\").contains(r"Tenants::$name"));
-    let log = surus.log();
-    assert!(!log.contains("takes this one's place"), "{log}");
-}
-
-#[test]
-fn routes_and_connections_that_a_request_changes_are_restored_on_worker() {
-    let site = site("laravel10");
-    for warmup in ["", "/leaves/routes?q=warm"] {
-        let surus = serve(&site, "worker", "1", warmup);
-        let visitor = Client::new(&surus.url);
-        let expect = |path: &str, expected: &str| {
-            assert_eq!(visitor.get(path).ok().text(), expected, "{path}");
-        };
-        expect("/leaves/built?q=1", "1");
-        expect("/leaves/routes?q=2", "done");
-        expect("/leaves/built?q=3", "3");
-        expect("/leaves/rows", "4");
-        expect("/leaves/transaction", "5");
-        expect("/leaves/rows", "4");
-        expect("/leaves/pdo", "0");
-        expect("/leaves/rows", "4");
-        expect("/leaves/reconnects", "0");
-        expect("/leaves/rows", "4");
-    }
-}
-
-/// A provider makes this service during the boot, and it contains the boot's request.
-#[test]
-fn service_with_request_of_the_boot_is_named_on_every_booted_engine() {
-    let site = site("laravel8");
-    for engine in ["worker", "rewind", "fork"] {
-        let surus = serve_with(&site, engine, "1", &[("SURUS_ENV_DEEP", "1")]);
-        Client::new(&surus.url).get("/page").ok();
-        surus
-            .wait_for_log(|log| log.contains("Inner->request keeps the empty request of the boot"));
     }
 }
 

@@ -28,7 +28,7 @@ use crate::fronts::queue::sources::database::{Database, DatabaseQueue, Tables};
 use crate::fronts::queue::sources::redis::{RedisNames, RedisQueue, RedisServer, RedisStream};
 #[cfg(feature = "sqs")]
 use crate::fronts::queue::sources::sqs::{Access, Reads, SqsQueue, with_suffix};
-use crate::fronts::queue::{Format, Queue};
+use crate::fronts::queue::{self, Queue};
 
 /// The lease of a queue that names none.
 const LEASE: Duration = Duration::from_secs(90);
@@ -54,7 +54,17 @@ pub struct Brokers {
     rabbits: HashMap<String, Arc<amqp::AmqpServer>>,
 }
 
-/// A queue whose broker Surus opens.
+/// A queue whose broker Surus opens. RabbitMQ's need none of it.
+#[cfg_attr(
+    not(any(
+        feature = "redis",
+        feature = "sqlite",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "sqs"
+    )),
+    allow(dead_code)
+)]
 struct Wanted<'a> {
     queue: &'a Queue,
     /// The application, if the queue is in its own connection.
@@ -64,7 +74,7 @@ struct Wanted<'a> {
 }
 
 impl Brokers {
-    pub fn new(project: &Path, settings: &crate::fronts::queue::Settings) -> Brokers {
+    pub fn new(project: &Path, settings: &queue::Settings) -> Brokers {
         Brokers {
             project: project.to_path_buf(),
             max_payload: settings.max_payload.0,
@@ -180,7 +190,7 @@ impl Brokers {
             name: queue.name.as_str().into(),
             connection: wanted.connection.into(),
             lease: wanted.lease,
-            moves_released: queue.format() == Format::Laravel,
+            moves_released: queue.format() == queue::Format::Laravel,
         }))
     }
 
@@ -297,7 +307,7 @@ impl Brokers {
             connection: wanted.connection.into(),
             max_payload: self.max_payload,
         };
-        let is_laravel = queue.format() == Format::Laravel;
+        let is_laravel = queue.format() == queue::Format::Laravel;
         Ok(Arc::new(RedisQueue::new(
             &server,
             names,
@@ -391,7 +401,7 @@ async fn open_sqs(
     };
     let opened = SqsQueue::open(&queue.name, full_name, access, lease, reads).await?;
     announce(queue, opened.url());
-    if format == Format::Plain && !opened.has_dead_letters() {
+    if format == queue::Format::Plain && !opened.has_dead_letters() {
         warn!(
             queue = queue.name,
             "the queue has no dead-letter queue (RedrivePolicy): jobs that fail for good stay in it"

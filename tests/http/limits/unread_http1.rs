@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::memory::{MIB, Sampler, counted, wait_for_release};
-use crate::common::Surus;
+use super::serve_patiently;
 
 const CONNECTIONS: usize = 8;
 const REQUESTS: usize = 120;
@@ -28,20 +28,8 @@ async fn ask(address: &str) -> TcpStream {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_headers_of_pipelined_requests_are_bounded_and_counted() {
-    let dir = tempfile::tempdir().unwrap();
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(dir.path(), open).unwrap();
     let page = format!("<?php http_response_code(204); header('X: '.str_repeat('x', {HEADER}));");
-    std::fs::write(dir.path().join("page.php"), page).unwrap();
-    let settings = [
-        ("SURUS_ACCESS_LOG_FORMAT", "off"),
-        ("SURUS_ENGINE_WORKERS", "2"),
-        ("SURUS_ENGINE_QUEUE_TIMEOUT", "10m"),
-        ("SURUS_ENGINE_QUEUE_INTERVAL", "10m"),
-        ("SURUS_HTTP_REQUEST_TIMEOUT", "10m"),
-        ("SURUS_HTTP_SEND_TIMEOUT", "10m"),
-    ];
-    let surus = Surus::spawn(dir.path(), &["--engine", "classic"], &settings).unwrap();
+    let (dir, surus) = serve_patiently(&page, &[]);
     let sampler = Sampler::start(surus.front());
     let mut clients = Vec::new();
     for _ in 0..CONNECTIONS {

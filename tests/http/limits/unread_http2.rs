@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::memory::{MIB, Sampler, counted, wait_for_release};
+use super::serve_patiently;
 use crate::common::Surus;
 use crate::tls::metric;
 
@@ -73,21 +74,8 @@ async fn request(client: &mut SendRequest<Bytes>, path: &str) -> ResponseFuture 
 }
 
 async fn unread(page: &str) -> Unread {
-    let dir = tempfile::tempdir().unwrap();
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(dir.path(), open).unwrap();
     let page = format!("<?php {page} error_log('page served');");
-    std::fs::write(dir.path().join("page.php"), page).unwrap();
-    let settings = [
-        ("SURUS_ACCESS_LOG_FORMAT", "off"),
-        ("SURUS_ENGINE_WORKERS", "2"),
-        ("SURUS_ENGINE_QUEUE_TIMEOUT", "10m"),
-        ("SURUS_ENGINE_QUEUE_INTERVAL", "10m"),
-        ("SURUS_HTTP_REQUEST_TIMEOUT", "10m"),
-        ("SURUS_HTTP_SEND_TIMEOUT", "10m"),
-        ("SURUS_HTTP_BUFFER_MEMORY", "8M"),
-    ];
-    let surus = Surus::spawn(dir.path(), &["--engine", "classic"], &settings).unwrap();
+    let (dir, surus) = serve_patiently(&page, &[("SURUS_HTTP_BUFFER_MEMORY", "8M")]);
     let is_cut = Arc::<AtomicBool>::default();
     let mut clients = Vec::new();
     for _ in 0..CONNECTIONS {

@@ -16,6 +16,20 @@ fn site(text: &str) -> (tempfile::TempDir, Site) {
     (dir, site)
 }
 
+/// A site whose directories `a` and `b` have a long file and `x.txt`.
+fn site_of_two() -> (tempfile::TempDir, Site) {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        let directory = dir.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("x.txt"), "").unwrap();
+        let text = format!("UnsetEnv{}", " a".repeat(2000));
+        fs::write(directory.join(".htaccess"), text).unwrap();
+    }
+    let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+    (dir, site)
+}
+
 fn lines(line: &str, count: usize) -> String {
     format!("{line}\n").repeat(count)
 }
@@ -161,15 +175,7 @@ fn problems_are_limited_in_number_and_length() {
 
 #[test]
 fn lists_beyond_the_memory_of_the_site_deny() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path();
-    for name in ["a", "b"] {
-        fs::create_dir(root.join(name)).unwrap();
-        fs::write(root.join(name).join("x.txt"), "").unwrap();
-        let text = format!("UnsetEnv{}", " a".repeat(2000));
-        fs::write(root.join(name).join(".htaccess"), text).unwrap();
-    }
-    let mut site = Site::open(root, &Settings::default(), None).unwrap();
+    let (_dir, mut site) = site_of_two();
     site.htaccess.as_mut().unwrap().memory = SiteMemory::new(1 << 20);
     assert!(matches!(site.resolve("/a/x.txt"), Resolution::File(_)));
     assert!(matches!(
@@ -258,15 +264,7 @@ fn file_is_read_once_for_many_threads() {
 
 #[test]
 fn site_whose_files_take_too_long_to_read_waits() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path();
-    for name in ["a", "b"] {
-        fs::create_dir(root.join(name)).unwrap();
-        fs::write(root.join(name).join("x.txt"), "").unwrap();
-        let text = format!("UnsetEnv{}", " a".repeat(2000));
-        fs::write(root.join(name).join(".htaccess"), text).unwrap();
-    }
-    let mut site = Site::open(root, &Settings::default(), None).unwrap();
+    let (_dir, mut site) = site_of_two();
     site.htaccess.as_mut().unwrap().reading = Mutex::new(ReadingRate::new(1000));
     let now = Instant::now();
     let find = |path: &str, after: u64| {
