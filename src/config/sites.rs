@@ -223,7 +223,10 @@ fn read(mut table: Table, common: &Table) -> anyhow::Result<SiteConfig> {
         }
         merge(&mut whole, section.into(), values);
     }
-    if let Some(Value::Array(mut routes)) = table.remove("route") {
+    if let Some(routes) = table.remove("route") {
+        let Value::Array(mut routes) = routes else {
+            bail!("`route` is no list; write [[site.route]], once for each rule");
+        };
         // The site's rules come first.
         if let Some(Value::Array(common)) = whole.remove("route") {
             routes.extend(common);

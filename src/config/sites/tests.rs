@@ -90,6 +90,10 @@ fn invalid_site_is_rejected_with_the_remedy() {
             "host = 'a'\nhttp.listen = ':80'",
             "`http.listen` is for all sites",
         ),
+        (
+            "host = 'a'\n[site.route]\nprefix = '/p'\ndeny = true",
+            "write [[site.route]]",
+        ),
         ("host = 'a'\nrot = 'a'", "unknown field `rot`"),
         ("host = 'a'\nengine.name = 'rewinde'", "rewind"),
         ("host = 'a'\nname = 'a b'", "`name` is \"a b\""),
