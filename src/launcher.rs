@@ -29,6 +29,8 @@ pub enum Role {
 pub enum ProcessSignal {
     /// Makes a worker check whether its request must stop.
     Stop,
+    /// Stops a process where it is (`SIGSTOP`).
+    Suspend,
     /// Continues a stopped process (`SIGCONT`).
     Resume,
     /// `SIGTERM`.
@@ -228,6 +230,7 @@ impl Pid {
                 Ok(())
             }
             (None, ProcessSignal::Stop) => self.process.stop(),
+            (None, ProcessSignal::Suspend) => self.process.suspend(),
             (None, ProcessSignal::Resume) => self.process.resume(),
             (None, _) => self.process.kill(),
         }
@@ -236,6 +239,11 @@ impl Pid {
     /// Sends the signal that makes a worker check the `stop` flag in its scoreboard line.
     pub fn stop(&self) -> io::Result<()> {
         self.signal(ProcessSignal::Stop)
+    }
+
+    /// Stops the process where it is. It may run on for a moment.
+    pub fn suspend(&self) -> io::Result<()> {
+        self.signal(ProcessSignal::Suspend)
     }
 
     /// Continues the process if it was stopped.

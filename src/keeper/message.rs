@@ -170,6 +170,7 @@ impl KeeperRequest {
                     ProcessSignal::Terminate => 3,
                     ProcessSignal::Kill => 4,
                     ProcessSignal::KillGroup => 5,
+                    ProcessSignal::Suspend => 6,
                 });
             }
             KeeperRequest::Connect { id, pool } => {
@@ -290,6 +291,7 @@ impl KeeperRequest {
                     3 => ProcessSignal::Terminate,
                     4 => ProcessSignal::Kill,
                     5 => ProcessSignal::KillGroup,
+                    6 => ProcessSignal::Suspend,
                     _ => return Err(NoMessage),
                 },
             },

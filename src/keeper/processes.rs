@@ -197,6 +197,7 @@ impl Processes {
 fn send(process: &Pid, which: ProcessSignal) -> io::Result<()> {
     match which {
         ProcessSignal::Stop => process.stop(),
+        ProcessSignal::Suspend => process.suspend(),
         ProcessSignal::Resume => process.resume(),
         ProcessSignal::Terminate => process.terminate(),
         ProcessSignal::Kill | ProcessSignal::KillGroup => process.kill(),
@@ -210,8 +211,9 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
-    const ALL: [ProcessSignal; 5] = [
+    const ALL: [ProcessSignal; 6] = [
         ProcessSignal::Stop,
+        ProcessSignal::Suspend,
         ProcessSignal::Resume,
         ProcessSignal::Terminate,
         ProcessSignal::Kill,

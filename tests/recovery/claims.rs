@@ -334,3 +334,40 @@ fn signals_of_the_request_socket_set_by_a_script_are_undone() {
         until("it is ready", || ready(&site));
     }
 }
+
+/// The words by which workers claim requests: waiting requests cannot be claimed any more, or look
+/// claimed.
+#[test]
+fn tickets_overwritten_by_a_script_cost_a_second_and_repeat_nothing() {
+    for engine in ENGINES {
+        for byte in ["\\x00", "\\xff"] {
+            let code = format!(
+                "usleep(100000); poke(memory('surus-scoreboard')[0] + 64 * 4, \
+                    str_repeat(\"{byte}\", 8 * 69)); echo 'done';"
+            );
+            let site = site(engine, &[("lie.php", &code)], &[]);
+            let began = Instant::now();
+            let lie = site.begin("/lie.php");
+            std::thread::sleep(Duration::from_millis(20));
+            let gets: Vec<_> = (0..8)
+                .map(|_| site.begin("/echo.php?n=get&us=30000"))
+                .collect();
+            for (number, answer) in post_counted(&site, 0..24, 40_000) {
+                let times = counted(&site, number);
+                assert!(
+                    [200, 502].contains(&answer.status) && times <= 1,
+                    "{engine}: {answer:?}, {times}: {}",
+                    site.surus.log()
+                );
+                assert!(answer.status != 200 || answer.body == number.to_string());
+            }
+            for get in gets {
+                let answer = get.join().unwrap().unwrap();
+                assert_eq!((answer.status, &answer.body[..]), (200, "get"), "{engine}");
+            }
+            drop(lie.join().unwrap());
+            assert!(began.elapsed() < SOON, "{engine}: {:?}", began.elapsed());
+            answers_within(&site, SOON, engine);
+        }
+    }
+}

@@ -197,6 +197,11 @@ impl Pid {
         self.signal(libc::SIGRTMIN())
     }
 
+    /// Stops the process where it is (`SIGSTOP`). It may run on for a moment.
+    pub fn suspend(&self) -> io::Result<()> {
+        self.signal(libc::SIGSTOP)
+    }
+
     /// Resumes the process if it was stopped (`SIGCONT`).
     pub fn resume(&self) -> io::Result<()> {
         self.signal(libc::SIGCONT)

@@ -7,6 +7,7 @@ fn request() -> impl Strategy<Value = KeeperRequest> {
     let role = prop_oneof![Just(Role::Probe), Just(Role::Request), Just(Role::Server)];
     let which = prop_oneof![
         Just(ProcessSignal::Stop),
+        Just(ProcessSignal::Suspend),
         Just(ProcessSignal::Resume),
         Just(ProcessSignal::Terminate),
         Just(ProcessSignal::Kill),

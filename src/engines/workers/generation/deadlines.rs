@@ -234,12 +234,16 @@ impl Sweeper {
         shared.scale(claimed, survey.waiting, oldest.map(|oldest| oldest.since));
         let boot = self.limits.boot;
         let is_stuck = self.stuck.sweep(&shared, oldest, claimed, boot, now);
+        let without_event = || {
+            let mut free = shared.without_event();
+            free.retain(|(_, pid)| !self.suspects.has_suspended(pid));
+            free
+        };
         // The generation does not end before its workers.
         if shared.is_draining() {
-            self.stopped
-                .kill_among(&shared, shared.without_event(), now);
+            self.stopped.kill_among(&shared, without_event(), now);
         } else if oldest.is_some() {
-            let mut free = shared.without_event();
+            let mut free = without_event();
             // Others may be about to take the request.
             free.retain(|(worker, _)| is_stuck || shared.boots(*worker, self.limits.boot));
             self.stopped.kill_among(&shared, free, now);

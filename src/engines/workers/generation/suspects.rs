@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::state::GenerationState;
 use crate::engines::workers::exit_reason::Killed;
@@ -19,6 +19,8 @@ struct Suspect {
     /// ticket clears it.
     tickets_shown: u64,
     why: Killed,
+    /// Whether it was stopped (SIGSTOP), so that it cannot claim an event before it is killed.
+    is_suspended: bool,
 }
 
 /// The suspected workers.
@@ -52,19 +54,33 @@ impl Suspects {
         self.due.extend(new);
     }
 
-    /// Kills at most one suspect whose time is up.
+    /// Whether the process is stopped until the next sweep.
+    pub fn has_suspended(&self, pid: &Arc<Pid>) -> bool {
+        let mut due = self.due.iter();
+        due.any(|suspect| suspect.is_suspended && Arc::ptr_eq(&suspect.pid, pid))
+    }
+
+    /// Suspends at most one suspect whose time is up, and kills the one that the last sweep has
+    /// suspended, unless it has claimed an event before it stopped.
     pub fn sweep(&mut self, shared: &GenerationState, now: Instant) {
         for (_, suspects) in self.until.extract_if(.., |(until, _)| now >= *until) {
             shared.repaired("hidden");
             self.due.extend(suspects);
         }
         for _ in 0..self.due.len() {
-            let Some(suspect) = self.due.pop_front() else {
+            let Some(mut suspect) = self.due.pop_front() else {
                 return;
             };
             match suspect.check(shared) {
-                Suspicion::Cleared => {}
-                Suspicion::Open => self.due.push_back(suspect),
+                Suspicion::Cleared => suspect.resume(),
+                Suspicion::Open => {
+                    suspect.resume();
+                    self.due.push_back(suspect);
+                }
+                Suspicion::Confirmed if suspect.suspend() => {
+                    self.due.push_front(suspect);
+                    return;
+                }
                 Suspicion::Confirmed => {
                     warn!(
                         pid = suspect.pid.get(),
@@ -93,6 +109,29 @@ impl Suspect {
             pid,
             tickets_shown: shared.tickets_shown(worker),
             why,
+            is_suspended: false,
+        }
+    }
+
+    /// False if it has been suspended already, or cannot be.
+    fn suspend(&mut self) -> bool {
+        if self.is_suspended {
+            return false;
+        }
+        let sent = self.pid.suspend();
+        if let Err(error) = &sent {
+            debug!(pid = self.pid.get(), %error, "cannot suspend the worker");
+        }
+        self.is_suspended = sent.is_ok();
+        self.is_suspended
+    }
+
+    fn resume(&mut self) {
+        if !std::mem::take(&mut self.is_suspended) {
+            return;
+        }
+        if let Err(error) = self.pid.resume() {
+            debug!(pid = self.pid.get(), %error, "cannot resume the worker");
         }
     }
 
