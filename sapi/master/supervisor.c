@@ -235,7 +235,8 @@ static bool any_worker(void)
 	return false;
 }
 
-/* Reports, once, that OPcache accepts no new files. Surus asks while requests run and after them. */
+/* Reports, once, that OPcache accepts no new files. Surus asks while requests run, and after
+ * them. */
 static void check_opcache(void)
 {
 	static bool reported;

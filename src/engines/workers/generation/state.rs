@@ -391,6 +391,13 @@ impl GenerationState {
         }
     }
 
+    /// Records whether the worker of a slot has ever waited for events.
+    pub(super) fn set_begun(&self, slot: usize, has_begun: bool) {
+        if let Some(begun) = self.has_slot_begun.get(slot) {
+            begun.store(has_begun, Ordering::Relaxed);
+        }
+    }
+
     /// Requests may have filled OPcache or asked for its restart.
     pub fn check_opcache(&self) {
         if self.boots_in_master {
