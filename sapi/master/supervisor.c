@@ -47,7 +47,6 @@ struct slot {
 };
 
 static struct slot *slots;
-static uint64_t filled; /* workers forked so far */
 static bool draining; /* Surus has closed the request socket */
 static bool emptied; /* and no request is left */
 static int signals = -1; /* reports workers that exited */
@@ -133,7 +132,6 @@ static bool fill(uint32_t index)
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	slot->pid = pid;
 	slot->filled_at = surus_clock_now();
-	filled++;
 	int fds[] = {outbox[0], log[0], pidfd};
 	int len = snprintf(text, sizeof(text), "worker %u %d", index, (int)pid);
 	send_message(text, (size_t)len, fds, pidfd >= 0 ? 3 : 2);
@@ -237,44 +235,22 @@ static bool any_worker(void)
 	return false;
 }
 
-/* In the prototype process, checks regularly whether OPcache still accepts new files, and reports
- * once if it does not. Limits `wait` to the milliseconds until the next check. */
-static void check_opcache(int *wait)
+/* Reports, once, that OPcache accepts no new files. Surus asks while requests run, and after
+ * them. */
+static void check_opcache(void)
 {
-	enum { PAUSE = 2000000 };
-	static uint64_t next_check, seen, before;
 	static bool reported;
-	uint64_t now = surus_clock_now();
 
 	if (reported || !surus_engine_boots_in_prototype()) {
 		return;
 	}
-	if (now >= next_check) {
-		/* If no request has run, nothing has changed. A worker that serves one request leaves a
-		 * successor instead of a line. Requests that run now, or have started since the last check,
-		 * need another check later. */
-		uint64_t run = filled;
-		bool runs = false;
-		for (uint32_t i = 0; i < surus_settings.workers; i++) {
-			uint32_t state = atomic_load(&surus_lines[i].state);
-
-			run += atomic_load(&surus_lines[i].taken);
-			runs |= state >= SURUS_RECEIVED && state <= SURUS_FINISHING;
-		}
-		const char *blocked = run != seen ? surus_opcache_blocked() : NULL;
-		if (blocked) {
-			char text[32];
-			int len = snprintf(text, sizeof(text), "opcache %s", blocked);
-			send_message(text, (size_t)len, NULL, 0);
-			reported = true;
-			return;
-		}
-		seen = runs || run != before ? UINT64_MAX : run;
-		before = run;
-		next_check = now + PAUSE;
+	const char *blocked = surus_opcache_blocked();
+	if (blocked) {
+		char text[32];
+		int len = snprintf(text, sizeof(text), "opcache %s", blocked);
+		send_message(text, (size_t)len, NULL, 0);
+		reported = true;
 	}
-	int ms = (int)((next_check - now) / 1000) + 1;
-	*wait = *wait < 0 || ms < *wait ? ms : *wait;
 }
 
 /* Continues a check that Surus has asked for. Workers are replaced between its slices. */
@@ -356,7 +332,6 @@ static bool run(void)
 		if (!(draining && emptied) && fill_due(&wait)) {
 			return true;
 		}
-		check_opcache(&wait);
 		check_files(&wait);
 		if (poll(polled, 2, wait) < 0 && errno != EINTR) {
 			break;
@@ -390,6 +365,8 @@ static bool run(void)
 					restart_workers();
 				} else if (strcmp(text, "check") == 0) {
 					surus_boot_files_begin_check();
+				} else if (strcmp(text, "opcache") == 0) {
+					check_opcache();
 				}
 			}
 		}

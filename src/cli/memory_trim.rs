@@ -7,6 +7,7 @@ use surus_sys::memory;
 use tokio::time::sleep;
 
 use crate::budget;
+use crate::observe::activity::ENDS;
 
 /// How soon after a peak memory is returned, and the longest pause if that does not help.
 const OFTEN: Duration = Duration::from_secs(10);
@@ -15,7 +16,8 @@ const RARELY: Duration = Duration::from_secs(320);
 /// Growth below this is ignored.
 const GROWTH: u64 = 16 << 20;
 
-/// Returns memory whenever the process has grown, for as long as the future is polled.
+/// Returns memory whenever the process has grown, for as long as the future is polled. No timer
+/// runs while nothing happens.
 pub async fn run() {
     let Some(mut least) = resident() else {
         // Without /proc the size is unknown.
@@ -23,6 +25,7 @@ pub async fn run() {
     };
     let mut pace = TrimPace::new();
     loop {
+        ENDS.forget();
         sleep(OFTEN).await;
         let used = budgeted();
         if !pace.is_due(used) {
@@ -32,6 +35,8 @@ pub async fn run() {
         least = least.min(before);
         if before <= least + GROWTH {
             pace.restart(OFTEN, used);
+            // Memory grows and is freed only while something happens.
+            ENDS.noted().await;
             continue;
         }
         // On a thread without tasks, because it takes milliseconds.
@@ -41,6 +46,9 @@ pub async fn run() {
         let has_helped = before.saturating_sub(after) > GROWTH / 4;
         let pause = if has_helped { OFTEN } else { pace.longer() };
         pace.restart(pause, used);
+        if !has_helped {
+            ENDS.noted().await;
+        }
     }
 }
 

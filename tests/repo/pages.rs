@@ -221,3 +221,13 @@ fn pages_of_code() -> Vec<Page> {
     pages.retain(|page| page.name != "CHANGELOG.md" && !page.name.starts_with("tests/"));
     pages
 }
+
+#[test]
+fn changelog_has_each_change_once() {
+    let pages = pages();
+    let changelog = pages.iter().find(|page| page.name == "CHANGELOG.md");
+    let mut seen = BTreeSet::new();
+    for line in changelog.unwrap().text.lines() {
+        assert!(!line.starts_with("- ") || seen.insert(line), "twice: {line}");
+    }
+}

@@ -235,8 +235,8 @@ pub fn parse_headers(headers: &[String]) -> anyhow::Result<Vec<(String, String)>
     headers.iter().map(parse).collect()
 }
 
-/// Checks the URLs beside a file of requests: at most one, without a path and a weight, which the
-/// file has.
+/// Checks the URLs that are given with a file of requests: at most one, without a path and a
+/// weight, which the file has.
 fn ensure_only_host(requests: &[Request]) -> anyhow::Result<()> {
     ensure!(
         requests.len() < 2,

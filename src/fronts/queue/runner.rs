@@ -14,6 +14,7 @@ use crate::event::{Event, Failure, Script};
 use crate::fronts::records::now;
 use crate::fronts::records::request::{ERROR_KIND, origin, request};
 use crate::fronts::records::response::collect;
+use crate::observe::activity;
 
 /// What runs the jobs of a queue.
 pub enum JobProgram {
@@ -78,6 +79,7 @@ impl Runner {
         let answer = tokio::time::timeout_at(latest.into(), self.answer(event)).await;
         // PHP may still run shutdown functions, or be about to be killed.
         let _ = tokio::time::timeout_at(latest.into(), workers.wait()).await;
+        activity::ENDS.note();
         answer.unwrap_or(Err(Failure::TimedOut))
     }
 

@@ -158,7 +158,7 @@ fn messenger_messages_run_and_failed_ones_are_reported() {
     }
 }
 
-/// The code of docs/reference/lambda-events.md.
+/// The code of docs/guides/lambda-queues.md.
 const OF_THE_KERNEL: &str = r#"<?php
 $kernel = new App\Kernel('prod', false);
 $kernel->boot();

@@ -86,7 +86,7 @@ volumeMounts:
     mountPath: /tmp
 {{- end -}}
 
-{{- /* Who may reach the admin listener. */ -}}
+{{- /* The clients of the admin listener. */ -}}
 {{- define "surus.admin-rule" -}}
 - ports:
     - port: admin

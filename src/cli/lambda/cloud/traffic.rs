@@ -135,7 +135,7 @@ pub async fn create_mapping(lambda: &Client, wanted: &Wanted) -> anyhow::Result<
     Ok(())
 }
 
-/// Changes who gets the messages, or whether failures are reported. The batch size and other
+/// Changes the receiver of messages, or whether failures are reported. The batch size and other
 /// settings stay. Waits until AWS has finished.
 pub async fn update_mapping(
     lambda: &Client,

@@ -163,13 +163,6 @@ impl GenerationState {
         slots.filter(|begun| !begun.load(Ordering::Relaxed)).count()
     }
 
-    /// Records whether the worker of a slot has ever waited for events.
-    pub(super) fn set_begun(&self, slot: usize, has_begun: bool) {
-        if let Some(begun) = self.has_slot_begun.get(slot) {
-            begun.store(has_begun, Ordering::Relaxed);
-        }
-    }
-
     /// Reads how large workers are, and reserves for all of them what they do not use yet.
     fn measure(&self, memory: &mut PoolMemory, now: Instant) {
         let target = self.poller.rings.target();

@@ -46,6 +46,10 @@ impl GenerationState {
                     let _ = control.send_with(b"check", &[]).await;
                     continue;
                 }
+                () = self.opcache_due.notified() => {
+                    let _ = control.send_with(b"opcache", &[]).await;
+                    continue;
+                }
                 () = self.dropped.cancelled() => break,
             };
             match message {

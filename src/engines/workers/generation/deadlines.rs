@@ -37,6 +37,9 @@ const MISSING_AFTER: Duration = Duration::from_millis(800);
 /// the sweeper.
 const AT_REST: u32 = 20;
 
+/// OPcache is checked after so many sweeps while requests run, and before each rest.
+const OPCACHE_CHECKED_AT: u32 = 40;
+
 /// The first sweeps wake a worker each time for what is in the ring; later ones only every so
 /// often, since all workers may be busy.
 const EAGER: u32 = 10;
@@ -85,8 +88,9 @@ pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Reque
             shared.attention.sleep();
             // Earlier calls did not wake the sweeper.
             is_resting = sweeper.has_nothing_to_do();
-            if !is_resting {
-                shared.attention.wake();
+            match is_resting {
+                true => shared.check_opcache(),
+                false => shared.attention.wake(),
             }
         }
     }
@@ -109,6 +113,8 @@ struct Sweeper {
     unmoved: u32,
     /// Consecutive sweeps with nothing to do.
     quiet: u32,
+    /// Sweeps so far.
+    sweeps: u32,
     stuck: StallDetector,
     exits: ExitWatch,
     stopped: Stopped,
@@ -160,6 +166,7 @@ impl Sweeper {
             head: 0,
             unmoved: 0,
             quiet: 0,
+            sweeps: 0,
             stuck: StallDetector::default(),
             exits: ExitWatch::default(),
             stopped: Stopped::default(),
@@ -247,6 +254,10 @@ impl Sweeper {
             // Others may be about to take the request.
             free.retain(|(worker, _)| is_stuck || shared.boots(*worker, self.limits.boot));
             self.stopped.kill_among(&shared, free, now);
+        }
+        self.sweeps = self.sweeps.wrapping_add(1);
+        if self.sweeps.is_multiple_of(OPCACHE_CHECKED_AT) {
+            shared.check_opcache();
         }
         self.suspects.add(&shared, self.stuck.take_unresponsive());
         self.stopped.check_master(&shared, now);

@@ -52,11 +52,15 @@ pub struct GenerationState {
     pub(super) serves: AtomicBool,
     /// Tells the master process that there should be more workers.
     pub(super) more_workers: Notify,
+    /// Notified when the master process must check whether OPcache accepts new files.
+    pub(super) opcache_due: Notify,
     workers: Mutex<Vec<Option<Worker>>>,
     /// How often the worker of each slot has shown a ticket.
     tickets_shown: Vec<AtomicU64>,
     /// Whether the worker of each slot has waited for events, since growth has added the slot.
     pub(super) has_slot_begun: Vec<AtomicBool>,
+    /// Workers are forked from a booted process.
+    boots_in_master: bool,
     /// Each worker boots the application itself.
     boots_in_workers: bool,
     /// Each worker serves one event.
@@ -157,9 +161,11 @@ impl GenerationState {
             scale,
             serves: AtomicBool::new(false),
             more_workers: Notify::new(),
+            opcache_due: Notify::new(),
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
             tickets_shown: (0..spec.workers).map(|_| AtomicU64::new(0)).collect(),
             has_slot_begun: (0..spec.workers).map(|_| AtomicBool::new(false)).collect(),
+            boots_in_master: spec.boots_in_master(),
             boots_in_workers: spec.boots_in_workers(),
             serves_one: spec.serves_one(),
             alive: AtomicUsize::new(0),
@@ -382,6 +388,20 @@ impl GenerationState {
                     self.set_begun(index, true);
                 }
             }
+        }
+    }
+
+    /// Records whether the worker of a slot has ever waited for events.
+    pub(super) fn set_begun(&self, slot: usize, has_begun: bool) {
+        if let Some(begun) = self.has_slot_begun.get(slot) {
+            begun.store(has_begun, Ordering::Relaxed);
+        }
+    }
+
+    /// Requests may have filled OPcache or asked for its restart.
+    pub fn check_opcache(&self) {
+        if self.boots_in_master {
+            self.opcache_due.notify_one();
         }
     }
 

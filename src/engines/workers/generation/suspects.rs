@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use surus_sys::process;
 use tracing::{debug, warn};
 
 use super::state::GenerationState;
@@ -19,9 +20,19 @@ struct Suspect {
     /// ticket clears it.
     tickets_shown: u64,
     why: Killed,
-    /// Whether it was stopped (SIGSTOP), so that it cannot claim an event before it is killed.
-    is_suspended: bool,
+    /// Sweeps since it was suspended (SIGSTOP), so that it cannot claim an event before it is
+    /// killed. None: it runs.
+    suspended: Option<u32>,
+    /// How often it was resumed because it may just have claimed an event.
+    reprieves: u32,
 }
+
+/// A suspect that does not stop within so many sweeps is killed as it is. The keeper, which sends
+/// the signal, may be busy.
+const STOPS_WITHIN: u32 = 10;
+
+/// A script can make it look as if a worker had just claimed an event.
+const MAX_REPRIEVES: u32 = 3;
 
 /// The suspected workers.
 #[derive(Default)]
@@ -57,11 +68,11 @@ impl Suspects {
     /// Whether the process is stopped until the next sweep.
     pub fn has_suspended(&self, pid: &Arc<Pid>) -> bool {
         let mut due = self.due.iter();
-        due.any(|suspect| suspect.is_suspended && Arc::ptr_eq(&suspect.pid, pid))
+        due.any(|suspect| suspect.suspended.is_some() && Arc::ptr_eq(&suspect.pid, pid))
     }
 
-    /// Suspends at most one suspect whose time is up, and kills the one that the last sweep has
-    /// suspended, unless it has claimed an event before it stopped.
+    /// Kills the suspect that an earlier sweep has suspended, unless it has claimed an event before
+    /// it stopped; then suspends the next one whose time is up.
     pub fn sweep(&mut self, shared: &GenerationState, now: Instant) {
         for (_, suspects) in self.until.extract_if(.., |(until, _)| now >= *until) {
             shared.repaired("hidden");
@@ -77,7 +88,7 @@ impl Suspects {
                     suspect.resume();
                     self.due.push_back(suspect);
                 }
-                Suspicion::Confirmed if suspect.suspend() => {
+                Suspicion::Confirmed if suspect.must_wait() => {
                     self.due.push_front(suspect);
                     return;
                 }
@@ -87,7 +98,6 @@ impl Suspects {
                         "worker takes no requests, or runs one that was given up; killed"
                     );
                     shared.kill(suspect.worker, &suspect.pid, suspect.why);
-                    return;
                 }
             }
         }
@@ -109,25 +119,28 @@ impl Suspect {
             pid,
             tickets_shown: shared.tickets_shown(worker),
             why,
-            is_suspended: false,
+            suspended: None,
+            reprieves: 0,
         }
     }
 
-    /// False if it has been suspended already, or cannot be.
-    fn suspend(&mut self) -> bool {
-        if self.is_suspended {
-            return false;
-        }
-        let sent = self.pid.suspend();
-        if let Err(error) = &sent {
-            debug!(pid = self.pid.get(), %error, "cannot suspend the worker");
-        }
-        self.is_suspended = sent.is_ok();
-        self.is_suspended
+    /// Suspends it. False if it has stopped, will not stop, or has exited.
+    fn must_wait(&mut self) -> bool {
+        let Some(sweeps) = &mut self.suspended else {
+            let sent = self.pid.suspend();
+            if let Err(error) = &sent {
+                debug!(pid = self.pid.get(), %error, "cannot suspend the worker");
+            }
+            self.suspended = sent.is_ok().then_some(0);
+            return self.suspended.is_some();
+        };
+        *sweeps += 1;
+        let has_stopped = !matches!(process::state(self.pid.get()), Some('R' | 'S' | 'D' | 'I'));
+        !has_stopped && *sweeps < STOPS_WITHIN
     }
 
     fn resume(&mut self) {
-        if !std::mem::take(&mut self.is_suspended) {
+        if self.suspended.take().is_none() {
             return;
         }
         if let Err(error) = self.pid.resume() {
@@ -135,7 +148,7 @@ impl Suspect {
         }
     }
 
-    fn check(&self, shared: &GenerationState) -> Suspicion {
+    fn check(&mut self, shared: &GenerationState) -> Suspicion {
         let is_there = shared
             .pid(self.worker)
             .is_some_and(|pid| Arc::ptr_eq(&pid, &self.pid));
@@ -152,9 +165,17 @@ impl Suspect {
             };
             shared.in_flight.named(held, of_another) == Some(false)
         });
-        match is_named || !shared.held_by(&self.pid).is_empty() {
-            true => Suspicion::Open,
-            false => Suspicion::Confirmed,
+        if is_named || !shared.held_by(&self.pid).is_empty() {
+            return Suspicion::Open;
         }
+        // A worker may stop between its claim and what its line says of it.
+        let may_hold = self.suspended.is_some()
+            && self.reprieves < MAX_REPRIEVES
+            && shared.has_claim_without_holder();
+        if may_hold {
+            self.reprieves += 1;
+            return Suspicion::Open;
+        }
+        Suspicion::Confirmed
     }
 }

@@ -111,7 +111,7 @@ impl Outbox {
             self.end(&wrong).await;
         }
         let exit = self.exit().await;
-        self.worker_ended(exit).await;
+        self.fail_held(exit).await;
     }
 
     /// Reads until the worker exits. Returns a description of invalid input.
@@ -299,7 +299,7 @@ impl Outbox {
     }
 
     /// The worker has exited: the event that it held gets no complete response.
-    async fn worker_ended(&mut self, exit: Exit) {
+    async fn fail_held(&mut self, exit: Exit) {
         let rings = &self.shared.poller.rings;
         // A successor writes nothing while its predecessor's frames are unread.
         if self.is_blocked() {

@@ -34,6 +34,7 @@ use super::transport::io::Io;
 use super::transport::socket::Socket;
 use super::transport::timeouts::{ConnectionLimits, Timeout};
 use crate::app::forwarded::{self, Peer};
+use crate::observe::activity;
 
 /// Counts a connection until it is dropped.
 pub(super) struct Open(Gauge);
@@ -48,6 +49,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.dec();
+        activity::ENDS.note();
     }
 }
 

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use crate::observe::activity;
+
 /// What a connection did last. Times are milliseconds since it was opened; 0 means never.
 #[derive(Debug)]
 pub struct ConnectionTimers {
@@ -162,6 +164,7 @@ impl ConnectionTimers {
     pub fn request_ends(&self) {
         self.idle_since.store(self.now(), Ordering::Relaxed);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        activity::ENDS.note();
     }
 
     /// Whether no request is in flight.

@@ -156,10 +156,28 @@ impl Pool {
     fn sweeps_until(&mut self, what: &str, mut is: impl FnMut(&GenerationState) -> bool) {
         let until = self.now + Duration::from_secs(1);
         while !is(&self.shared) {
-            self.now += TICK;
-            assert!(self.now <= until, "{what}: not within a second");
-            self.sweeper.sweep(self.inbox.as_ref(), self.now);
+            assert!(self.now + TICK <= until, "{what}: not within a second");
+            self.sweep();
         }
+    }
+
+    /// Processes that it suspends have stopped afterwards.
+    fn sweep(&mut self) {
+        self.now += TICK;
+        self.sweeper.sweep(self.inbox.as_ref(), self.now);
+        for (index, process) in self.processes.iter().enumerate() {
+            if let Some(pid) = self.shared.pid(index)
+                && self.sweeper.suspects.has_suspended(&pid)
+            {
+                process.becomes('T');
+            }
+        }
+    }
+
+    /// Suspects the workers that hold nothing, with their time over.
+    fn suspects_all(&mut self) {
+        let all = self.shared.without_event();
+        self.sweeper.suspects.add(&self.shared, all);
     }
 
     fn killed(&self, worker: usize) -> impl Fn(&GenerationState) -> bool + use<> {
@@ -311,6 +329,49 @@ async fn drain_wakes_the_sweeper_of_a_generation_at_rest() {
     shared.drain();
     let called = tokio::time::timeout(Duration::from_secs(60), shared.attention.called());
     assert!(called.await.is_ok());
+}
+
+#[tokio::test]
+async fn suspects_are_suspended_and_killed_one_per_sweep() {
+    let mut pool = Pool::new(3);
+    pool.suspects_all();
+    for worker in 0..3 {
+        pool.sweep();
+        assert_eq!(process::state(pool.processes[worker].pid()), Some('T'));
+        assert!(!pool.killed(worker)(&pool.shared), "it may hold an event");
+        assert!(worker == 0 || pool.killed(worker - 1)(&pool.shared));
+    }
+    pool.sweep();
+    assert!(pool.killed(2)(&pool.shared));
+}
+
+#[tokio::test]
+async fn suspect_that_has_claimed_an_event_before_it_stopped_is_resumed() {
+    let mut pool = Pool::new(1);
+    pool.suspects_all();
+    pool.sweep();
+    let (key, _answer) = pool.request(false);
+    pool.write_line(0, RUNNING, Some(key));
+    pool.skip_all();
+    pool.sweep();
+    pool.processes[0].becomes('S');
+    assert!(!pool.killed(0)(&pool.shared));
+}
+
+/// It may be a forged claim, so that happens a few times only.
+#[tokio::test]
+async fn suspect_is_resumed_if_an_event_has_been_claimed_by_an_unknown_worker() {
+    let mut pool = Pool::new(1);
+    pool.suspects_all();
+    pool.sweep();
+    let (key, _answer) = pool.request(false);
+    pool.skip_all();
+    assert!(pool.shared.board.revoke(key.slot, key.ticket));
+    pool.sweep();
+    pool.processes[0].becomes('S');
+    assert!(!pool.killed(0)(&pool.shared));
+    let is_killed = pool.killed(0);
+    pool.sweeps_until("it is killed", is_killed);
 }
 
 /// Each request that is lost is sent again.

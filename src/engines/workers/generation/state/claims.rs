@@ -194,6 +194,15 @@ impl GenerationState {
         held
     }
 
+    /// Whether a worker has claimed an event, and it is not known which one.
+    pub fn has_claim_without_holder(&self) -> bool {
+        let mut has_found = false;
+        self.in_flight.each(|key, slot| {
+            has_found |= slot.holder.is_none() && !slot.is_offered(&self.board, key.slot);
+        });
+        has_found
+    }
+
     /// The workers that are not known to hold an event.
     pub fn without_event(&self) -> Vec<(usize, Arc<Pid>)> {
         self.except(|_| true)
