@@ -42,7 +42,8 @@ fn family(pid: u32) -> Vec<u32> {
     all
 }
 
-/// The process and how often it woke, of those that woke within some seconds.
+/// The process and how often it woke, of those that woke within some seconds. A thread that ends
+/// counts, too.
 fn wakes(processes: &[u32]) -> Vec<(u32, u64, u64)> {
     let counted = || -> Vec<_> {
         let counts = processes
@@ -56,7 +57,7 @@ fn wakes(processes: &[u32]) -> Vec<(u32, u64, u64)> {
     processes
         .iter()
         .zip(before.iter().zip(&after))
-        .map(|(pid, (a, b))| (*pid, b.0 - a.0, b.1 - a.1))
+        .map(|(pid, (a, b))| (*pid, b.0.abs_diff(a.0), b.1.saturating_sub(a.1)))
         .filter(|(_, woken, _)| *woken > 0)
         .collect()
 }

@@ -228,6 +228,9 @@ fn changelog_has_each_change_once() {
     let changelog = pages.iter().find(|page| page.name == "CHANGELOG.md");
     let mut seen = BTreeSet::new();
     for line in changelog.unwrap().text.lines() {
-        assert!(!line.starts_with("- ") || seen.insert(line), "twice: {line}");
+        assert!(
+            !line.starts_with("- ") || seen.insert(line),
+            "twice: {line}"
+        );
     }
 }
