@@ -112,7 +112,10 @@ impl WorkPart {
             groups: self.groups.clone(),
             admin: Some(admin.share()?),
             file: None,
-            crash_counts: self.crash_counts.as_ref().and_then(|file| file.share().ok()),
+            crash_counts: self
+                .crash_counts
+                .as_ref()
+                .and_then(|file| file.share().ok()),
             origin: None,
         };
         let runtime = super::runtime()?;

@@ -222,7 +222,15 @@ async fn open_and_run(of: &Started, booted: &Booted) -> anyhow::Result<Vec<Inter
     let mut failures = 0;
     loop {
         let began = Instant::now();
-        let open = || open::open(&of.project, &of.config, booted, &of.metrics, &of.crash_counts);
+        let open = || {
+            open::open(
+                &of.project,
+                &of.config,
+                booted,
+                &of.metrics,
+                &of.crash_counts,
+            )
+        };
         let Some(fronts) = again(of, open).await? else {
             return Ok(Vec::new());
         };

@@ -97,7 +97,9 @@ impl SqsQueue {
             }
             if asked.id().is_some() {
                 let receipt = json!({ "ReceiptHandle": letter.receipt_handle });
-                dead_letter_queue.ask("DeleteMessage", receipt, TIMEOUT).await?;
+                dead_letter_queue
+                    .ask("DeleteMessage", receipt, TIMEOUT)
+                    .await?;
             }
             found.push(self.failed(letter));
         }
@@ -115,7 +117,8 @@ impl SqsQueue {
                 })
             });
             let asked = json!({ "Entries": entries.collect::<Vec<_>>() });
-            dead_letter_queue.ask("ChangeMessageVisibilityBatch", asked, TIMEOUT)
+            dead_letter_queue
+                .ask("ChangeMessageVisibilityBatch", asked, TIMEOUT)
                 .await?;
         }
         Ok(found)
