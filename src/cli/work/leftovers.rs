@@ -1,5 +1,5 @@
-//! Removes the files of the queues once their process has ended: the admin socket, and the notes on
-//! running jobs.
+//! Removes the files of the queues once their process has ended: the admin socket, and the file of
+//! crash counts.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -18,27 +18,27 @@ use crate::config::Config;
 use crate::fronts::admin;
 use crate::fronts::http::{Bound, SocketFile};
 
-/// How often another process is waited for that is removing the notes.
+/// How often another process is waited for that is removing the file of crash counts.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The file in which the queues note which jobs run, locked for this process. If it is empty at the
-/// end, its maker removes it.
-pub struct JobNotes {
+/// The file of [`CrashCounts`](crate::fronts::queue::crash_counts::CrashCounts), locked for this
+/// process. If it is empty at the end, its maker removes it.
+pub struct CrashCountsFile {
     pub file: File,
     path: PathBuf,
     maker: u32,
 }
 
-impl JobNotes {
+impl CrashCountsFile {
     /// Opens the file, before this process gives up root.
-    pub fn open(project: &Path, config: &Config) -> anyhow::Result<JobNotes> {
+    pub fn open(project: &Path, config: &Config) -> anyhow::Result<CrashCountsFile> {
         let (_, name) = running::find_work(project, config);
         let path = admin::private_file(&name, "jobs")?;
         for _ in 0..TRIES {
             if let Some(file) = lock(&path)? {
                 let maker = std::process::id();
-                return Ok(JobNotes { file, path, maker });
+                return Ok(CrashCountsFile { file, path, maker });
             }
             std::thread::sleep(PAUSE);
         }
@@ -46,8 +46,8 @@ impl JobNotes {
     }
 
     /// The same file for a forked process, which does not remove it.
-    pub fn share(&self) -> io::Result<JobNotes> {
-        Ok(JobNotes {
+    pub fn share(&self) -> io::Result<CrashCountsFile> {
+        Ok(CrashCountsFile {
             file: self.file.try_clone()?,
             path: self.path.clone(),
             maker: 0,
@@ -55,7 +55,7 @@ impl JobNotes {
     }
 }
 
-impl Drop for JobNotes {
+impl Drop for CrashCountsFile {
     fn drop(&mut self) {
         if self.maker == std::process::id() {
             remove_if_empty(&self.file, &self.path);
@@ -89,12 +89,15 @@ fn remove_if_empty(file: &File, path: &Path) {
 
 /// Starts a process that stays root, waits for the end of this one, and removes its files. This one
 /// gives up root and can remove none then. It must keep the result until its end.
-pub fn remove_after(admin: &Bound, notes: Option<&JobNotes>) -> anyhow::Result<UnixStream> {
+pub fn remove_after(
+    admin: &Bound,
+    crash_counts: Option<&CrashCountsFile>,
+) -> anyhow::Result<UnixStream> {
     let (alive, end) = UnixStream::pair()?;
     let socket = admin.file();
     let directory = socket.and_then(SocketFile::directory);
     let keep: Vec<_> = [end.as_fd()].into_iter().chain(directory).collect();
-    let path = notes.map(|notes| notes.path.as_path());
+    let path = crash_counts.map(|kept| kept.path.as_path());
     // Forked twice, so that it is no child of this process.
     let forked = fork::fork_into(&keep, || {
         let forked = fork::fork_into(&keep, || {

@@ -22,7 +22,7 @@ use surus_sys::privileges::{self, Identity};
 use surus_sys::process::User;
 use tracing::{info, warn};
 
-use self::leftovers::JobNotes;
+use self::leftovers::CrashCountsFile;
 use self::queues::{Group, Weighted};
 use self::run::Host;
 use super::options::Project;
@@ -68,8 +68,8 @@ pub struct WorkPart {
     admin: Option<Bound>,
     /// The file of a closed one.
     file: Option<SocketFile>,
-    /// What [`Deaths`](crate::fronts::queue::deaths::Deaths) outlives this process with.
-    deaths: Option<JobNotes>,
+    /// The file of [`CrashCounts`](crate::fronts::queue::crash_counts::CrashCounts).
+    crash_counts: Option<CrashCountsFile>,
     /// How the configuration was read, if this process can still read it and no other compares it.
     origin: Option<Arc<ConfigOrigin>>,
 }
@@ -95,9 +95,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let groups = queues::chosen(&project, &config, &args.queues)?;
     let admin = bind_admin(&project, &config)?;
-    let deaths = JobNotes::open(&project, &config);
+    let crash_counts = CrashCountsFile::open(&project, &config);
     let _alive = match surus_sys::process::is_root() {
-        true => Some(leftovers::remove_after(&admin, deaths.as_ref().ok())?),
+        true => Some(leftovers::remove_after(&admin, crash_counts.as_ref().ok())?),
         false => None,
     };
     let user = give_up_root(&mut config)?;
@@ -134,7 +134,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         groups,
         admin: Some(admin),
         file: None,
-        deaths: or_warn(deaths),
+        crash_counts: or_warn(crash_counts),
         origin,
     };
     let worked = runtime.block_on(run::run(part, Host::Own));
@@ -157,7 +157,7 @@ fn bind_admin(project: &Path, config: &Config) -> anyhow::Result<Bound> {
 }
 
 /// The queues run without it.
-fn or_warn(notes: anyhow::Result<JobNotes>) -> Option<JobNotes> {
+fn or_warn(file: anyhow::Result<CrashCountsFile>) -> Option<CrashCountsFile> {
     let warn = |error: &anyhow::Error| {
         let error = format!("{error:#}");
         warn!(
@@ -165,7 +165,7 @@ fn or_warn(notes: anyhow::Result<JobNotes>) -> Option<JobNotes> {
             "jobs that kill the process of the queues are forgotten with it"
         );
     };
-    notes.inspect_err(warn).ok()
+    file.inspect_err(warn).ok()
 }
 
 /// Becomes the user of PHP, and returns it: nothing here needs root, and the files of databases

@@ -11,7 +11,7 @@ use super::brokers::Brokers;
 use super::queues::{self, Group};
 use super::{describe, laravel, messenger, schedules};
 use crate::config::Config;
-use crate::fronts::queue::deaths::Deaths;
+use crate::fronts::queue::crash_counts::CrashCounts;
 use crate::fronts::queue::front::{Consumer, Front};
 use crate::fronts::queue::runner::Runner;
 use crate::fronts::queue::{Format, Queue};
@@ -44,7 +44,7 @@ pub async fn open(
     config: &Config,
     groups: &Booted,
     metrics: &Arc<Metrics>,
-    deaths: &Arc<Deaths>,
+    crash_counts: &Arc<CrashCounts>,
 ) -> anyhow::Result<Vec<Arc<Front>>> {
     let mut brokers = Brokers::new(project, &config.work);
     let mut fronts = Vec::new();
@@ -65,7 +65,7 @@ pub async fn open(
             settings: config.work.clone(),
             metrics: metrics.clone(),
             suspects: Default::default(),
-            deaths: deaths.clone(),
+            crash_counts: crash_counts.clone(),
             unsettled,
             paused: watch::Sender::new(paused),
         }));

@@ -12,7 +12,7 @@ use surus_sys::{fork, privileges, signals};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::leftovers::JobNotes;
+use super::leftovers::CrashCountsFile;
 use super::run::{self, Host};
 use super::{Group, WorkPart, queues};
 use crate::config::Config;
@@ -30,7 +30,7 @@ impl WorkPart {
         Ok(Some(WorkPart {
             admin: Some(super::bind_admin(project, config)?),
             file: None,
-            deaths: super::or_warn(JobNotes::open(project, config)),
+            crash_counts: super::or_warn(CrashCountsFile::open(project, config)),
             project: project.to_path_buf(),
             config: config.clone(),
             groups,
@@ -75,10 +75,10 @@ impl WorkPart {
     pub fn fork(&self, socket: &OwnedFd) -> anyhow::Result<u32> {
         let keeper = std::process::id();
         let admin = self.admin.as_ref().context("the server is shutting down")?;
-        let deaths = self.deaths.as_ref().map(|notes| notes.file.as_fd());
+        let crash_counts = self.crash_counts.as_ref().map(|file| file.file.as_fd());
         let keep: Vec<_> = [admin.as_fd(), socket.as_fd()]
             .into_iter()
-            .chain(deaths)
+            .chain(crash_counts)
             .collect();
         let run = || {
             // The stack below belongs to the keeper.
@@ -112,7 +112,10 @@ impl WorkPart {
             groups: self.groups.clone(),
             admin: Some(admin.share()?),
             file: None,
-            deaths: self.deaths.as_ref().and_then(|notes| notes.share().ok()),
+            crash_counts: self
+                .crash_counts
+                .as_ref()
+                .and_then(|file| file.share().ok()),
             origin: None,
         };
         let runtime = super::runtime()?;

@@ -18,7 +18,7 @@ use crate::config::reread::ConfigOrigin;
 use crate::engine::{Change, Engine, Pending};
 use crate::fronts::admin::{self, Admin, SiteEngines};
 use crate::fronts::queue::backoff;
-use crate::fronts::queue::deaths::Deaths;
+use crate::fronts::queue::crash_counts::CrashCounts;
 use crate::fronts::queue::front::{self, Front, Interrupted};
 use crate::keeper::Client;
 use crate::observe::log;
@@ -108,9 +108,9 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
         tokio::spawn(memory_trim::run());
     }
     let stop = CancellationToken::new();
-    let notes = part.deaths;
-    let file = notes.as_ref().map(|notes| notes.file.try_clone());
-    let deaths = Arc::new(Deaths::read(file.transpose()?));
+    let kept = part.crash_counts;
+    let file = kept.as_ref().map(|kept| kept.file.try_clone());
+    let crash_counts = Arc::new(CrashCounts::read(file.transpose()?));
     let driven = tokio::spawn(drive(
         Started {
             project: part.project,
@@ -118,7 +118,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
             groups: part.groups,
             metrics,
             state: state.clone(),
-            deaths: deaths.clone(),
+            crash_counts: crash_counts.clone(),
             tries_again: !matches!(host, Host::Own),
             stop: stop.clone(),
         },
@@ -149,7 +149,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     };
     stop_signals.has_begun();
     admin.draining.store(true, Ordering::Release);
-    deaths.end();
+    crash_counts.end();
     stop.cancel();
     let ended = match ended {
         Some(ended) => Some(ended),
@@ -177,7 +177,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     for left in interrupted {
         left.release().await;
     }
-    deaths.close();
+    crash_counts.close();
     Ok(())
 }
 
@@ -188,7 +188,7 @@ struct Started {
     groups: Vec<super::queues::Group>,
     metrics: Arc<Metrics>,
     state: Shared,
-    deaths: Arc<Deaths>,
+    crash_counts: Arc<CrashCounts>,
     tries_again: bool,
     stop: CancellationToken,
 }
@@ -222,7 +222,15 @@ async fn open_and_run(of: &Started, booted: &Booted) -> anyhow::Result<Vec<Inter
     let mut failures = 0;
     loop {
         let began = Instant::now();
-        let open = || open::open(&of.project, &of.config, booted, &of.metrics, &of.deaths);
+        let open = || {
+            open::open(
+                &of.project,
+                &of.config,
+                booted,
+                &of.metrics,
+                &of.crash_counts,
+            )
+        };
         let Some(fronts) = again(of, open).await? else {
             return Ok(Vec::new());
         };

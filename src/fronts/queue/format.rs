@@ -56,8 +56,8 @@ pub struct Jobs<'a> {
     pub connection: &'a str,
     pub suspects: &'a Suspects,
     pub max_losses: usize,
-    /// How often the job has killed the process of the queues.
-    pub deaths: u32,
+    /// How often the process of the queues has crashed while the job ran alone.
+    pub crashes: u32,
 }
 
 /// How long PHP may take to record the outcome of a job that has lost its worker.
@@ -76,8 +76,8 @@ impl Jobs<'_> {
         }
         // Frameworks record why a job has failed, unless even that kills the process.
         let is_framework = self.queue.format() != Format::Plain;
-        if let Some(why) = self.deadly()
-            && !(is_framework && self.deaths as usize == self.max_losses)
+        if let Some(why) = self.poison_by_crashes()
+            && !(is_framework && self.crashes as usize == self.max_losses)
         {
             return Verdict::buried(why);
         }
@@ -110,7 +110,7 @@ impl Jobs<'_> {
             Err(failure) if failure.is_busy() => return Verdict::busy(&failure),
             Err(failure) => (failure.to_string(), self.losses(job, &failure)),
         };
-        match self.poison(losses, &why) {
+        match self.poison_by_losses(losses, &why) {
             Some(why) => Verdict::buried(why),
             None => self.failed(job, why),
         }
@@ -141,7 +141,7 @@ impl Jobs<'_> {
             Some(0) => NO_LIMIT,
             Some(seconds) => Duration::from_secs(seconds).min(NO_LIMIT),
         };
-        if let Some(why) = self.deadly() {
+        if let Some(why) = self.poison_by_crashes() {
             return self
                 .lost(job, runner, payload, &why, Some(why.clone()), false)
                 .await;
@@ -160,7 +160,7 @@ impl Jobs<'_> {
                 (failure.to_string(), losses, timed_out)
             }
         };
-        let poison = self.poison(losses, &why);
+        let poison = self.poison_by_losses(losses, &why);
         self.lost(job, runner, payload, &why, poison, timed_out)
             .await
     }
@@ -193,14 +193,14 @@ impl Jobs<'_> {
         }
     }
 
-    /// Why a job must not run any more, if it has killed the process of the queues too often.
-    fn deadly(&self) -> Option<String> {
-        let is_deadly = self.deaths as usize >= self.max_losses;
-        is_deadly.then(|| {
+    /// Why a job must not run any more, if the process of the queues has crashed too often with it.
+    fn poison_by_crashes(&self) -> Option<String> {
+        let is_poison = self.crashes as usize >= self.max_losses;
+        is_poison.then(|| {
             format!(
                 "it ran alone {} times when the process of the queues was killed \
                  (work.max_losses)",
-                self.deaths
+                self.crashes
             )
         })
     }
@@ -239,14 +239,14 @@ impl Jobs<'_> {
         self.suspects.judge(&self.name(job), failure, true)
     }
 
-    /// `exit()` and fatal errors end a PHP process elsewhere, so they count as its death.
+    /// `exit()` and fatal errors end a PHP process elsewhere, so they count as a crash.
     fn ended_php(&self, job: &Job, kind: &str) -> Option<u32> {
         let has_ended = ["Exit", "FatalError"].contains(&kind);
         has_ended.then(|| self.suspects.note(&self.name(job)))
     }
 
     /// Why a job must not run any more, if it has crashed too many workers.
-    fn poison(&self, losses: Option<u32>, why: &str) -> Option<String> {
+    fn poison_by_losses(&self, losses: Option<u32>, why: &str) -> Option<String> {
         let losses = losses? as usize;
         let is_poison = losses >= self.max_losses;
         is_poison.then(|| format!("it crashed {losses} workers (work.max_losses): {why}"))

@@ -6,7 +6,7 @@
 
 pub mod backoff;
 pub mod command;
-pub mod deaths;
+pub mod crash_counts;
 mod format;
 pub mod front;
 pub mod job;

@@ -23,7 +23,7 @@ pub use self::return_jobs::Interrupted;
 use self::settle::HeldLease;
 use crate::engine::Engine;
 use crate::fronts::queue::backoff;
-use crate::fronts::queue::deaths::Deaths;
+use crate::fronts::queue::crash_counts::CrashCounts;
 use crate::fronts::queue::format::{self, Jobs, Outcome, Verdict};
 use crate::fronts::queue::job::{Disposition, Job, Lease};
 use crate::fronts::queue::runner::JobProgram;
@@ -59,7 +59,7 @@ pub struct Front {
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
     pub suspects: Suspects,
-    pub deaths: Arc<Deaths>,
+    pub crash_counts: Arc<CrashCounts>,
     /// The consumers whose jobs cannot be settled, which is said once.
     pub unsettled: Vec<AtomicBool>,
     /// Which consumers take no jobs.
@@ -281,7 +281,7 @@ impl Drive {
         for job in jobs {
             let consumer = &self.front.consumers[queue];
             let group = consumer.group(&job);
-            let is_suspect = self.front.deaths.is_suspect(&consumer.queue, &job);
+            let is_suspect = self.front.crash_counts.is_suspect(&consumer.queue, &job);
             self.scheduler.push(queue, group, job, is_suspect);
         }
     }
@@ -402,9 +402,9 @@ async fn changed(capacity: &mut Option<watch::Receiver<usize>>) {
 async fn ended(front: Arc<Front>, begun: BegunJob, job: Job) -> Ended {
     let began = Instant::now();
     let consumer = &front.consumers[begun.queue];
-    let (_running, deaths) = front.deaths.begin(&consumer.queue, &job);
+    let (_running, crashes) = front.crash_counts.begin(&consumer.queue, &job);
     let jobs = Jobs {
-        deaths,
+        crashes,
         runs: &consumer.runs,
         queue: &consumer.queue,
         connection: &consumer.connection,

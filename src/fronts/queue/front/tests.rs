@@ -73,7 +73,7 @@ fn drive(source: &Arc<Noted>) -> Drive {
         settings: Settings::default(),
         metrics: Arc::default(),
         suspects: Suspects::default(),
-        deaths: Arc::default(),
+        crash_counts: Arc::default(),
         unsettled: vec![AtomicBool::new(false)],
         paused: watch::Sender::new(vec![false]),
     };

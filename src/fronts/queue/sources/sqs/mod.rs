@@ -5,7 +5,7 @@
 
 mod address;
 mod batch;
-mod dead;
+mod dead_letters;
 mod message;
 
 use std::time::{Duration, Instant};
@@ -37,8 +37,8 @@ pub struct SqsQueue {
     name: String,
     lease: Duration,
     reads: Reads,
-    /// The dead-letter queue.
-    dead: Option<QueueAddress>,
+    /// The one that the queue's `RedrivePolicy` names.
+    dead_letter_queue: Option<QueueAddress>,
     deletions: Batch,
     visibilities: Batch,
     /// One list of dead letters at a time, because it reserves them.
@@ -66,13 +66,14 @@ impl SqsQueue {
         let found = found.context(remedy)?;
         let policy = found["Attributes"]["RedrivePolicy"].as_str();
         let policy: Option<Value> = policy.and_then(|policy| serde_json::from_str(policy).ok());
-        let dead = policy.and_then(|policy| queue.of_arn(policy["deadLetterTargetArn"].as_str()?));
+        let dead_letter_queue =
+            policy.and_then(|policy| queue.of_arn(policy["deadLetterTargetArn"].as_str()?));
         Ok(SqsQueue {
             queue,
             name: name.into(),
             lease: lease.min(LONGEST),
             reads,
-            dead,
+            dead_letter_queue,
             deletions: Batch::new("DeleteMessageBatch"),
             visibilities: Batch::new("ChangeMessageVisibilityBatch"),
             listing: tokio::sync::Mutex::default(),
@@ -85,7 +86,7 @@ impl SqsQueue {
     }
 
     pub fn has_dead_letters(&self) -> bool {
-        self.dead.is_some()
+        self.dead_letter_queue.is_some()
     }
 
     async fn take(&self, most: usize) -> anyhow::Result<Vec<Job>> {

@@ -51,7 +51,7 @@ impl Sent<'_> {
 impl SqsQueue {
     /// Moves a job to the dead-letter queue. Without one, it stays hidden as long as SQS allows.
     pub(super) async fn bury(&self, job: &Job, held: &Held, why: &str) -> anyhow::Result<Settled> {
-        let Some(dead) = &self.dead else {
+        let Some(dead_letter_queue) = &self.dead_letter_queue else {
             warn!(
                 queue = self.name,
                 job = job.lease.id,
@@ -70,13 +70,13 @@ impl SqsQueue {
             group: held.group.as_deref(),
             deduplication: job.lease.id.clone(),
         };
-        sent.to(dead).await?;
+        sent.to(dead_letter_queue).await?;
         self.delete(held).await
     }
 
     /// Lists the dead letters, or retries or forgets one. Returns those concerned.
     pub(super) async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
-        let Some(dead) = &self.dead else {
+        let Some(dead_letter_queue) = &self.dead_letter_queue else {
             // Frameworks record failures themselves.
             if self.reads.format != Format::Plain {
                 return Ok(Vec::new());
@@ -87,7 +87,7 @@ impl SqsQueue {
             );
         };
         let _one_at_a_time = self.listing.lock().await;
-        let (shown, others) = self.look_through(dead, asked.id()).await?;
+        let (shown, others) = self.look_through(dead_letter_queue, asked.id()).await?;
         let mut found = Vec::new();
         for letter in &shown {
             match asked {
@@ -97,7 +97,9 @@ impl SqsQueue {
             }
             if asked.id().is_some() {
                 let receipt = json!({ "ReceiptHandle": letter.receipt_handle });
-                dead.ask("DeleteMessage", receipt, TIMEOUT).await?;
+                dead_letter_queue
+                    .ask("DeleteMessage", receipt, TIMEOUT)
+                    .await?;
             }
             found.push(self.failed(letter));
         }
@@ -115,7 +117,8 @@ impl SqsQueue {
                 })
             });
             let asked = json!({ "Entries": entries.collect::<Vec<_>>() });
-            dead.ask("ChangeMessageVisibilityBatch", asked, TIMEOUT)
+            dead_letter_queue
+                .ask("ChangeMessageVisibilityBatch", asked, TIMEOUT)
                 .await?;
         }
         Ok(found)
@@ -125,7 +128,7 @@ impl SqsQueue {
     /// meant, and the others.
     async fn look_through(
         &self,
-        dead: &QueueAddress,
+        dead_letter_queue: &QueueAddress,
         id: Option<&str>,
     ) -> anyhow::Result<(Vec<SqsMessage>, Vec<SqsMessage>)> {
         let (mut shown, mut others) = (Vec::new(), Vec::new());
@@ -138,7 +141,8 @@ impl SqsQueue {
                 "AttributeNames": ["All"],
                 "MessageAttributeNames": ["All"],
             });
-            let received = message::read(dead.ask("ReceiveMessage", asked, TIMEOUT).await?)?;
+            let received = dead_letter_queue.ask("ReceiveMessage", asked, TIMEOUT);
+            let received = message::read(received.await?)?;
             if received.is_empty() {
                 break;
             }

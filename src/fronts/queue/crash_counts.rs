@@ -1,5 +1,5 @@
-//! Remembers in a file which jobs ran when this process was killed, so that a job that kills it
-//! each time is found.
+//! Counts in a file how often this process crashed while a job ran alone, so that poison jobs are
+//! found.
 //!
 //! A job that ran with others when the process was killed may be innocent: it is a suspect, and
 //! runs alone from then on. One that ran alone is the cause. The file is written by `write(2)`
@@ -17,24 +17,24 @@ use super::settings::Queue;
 
 /// Jobs that run at once or are suspects, at most. Others are not remembered.
 const ENTRIES: usize = 4096;
-/// Bytes of an entry: its key, its deaths, whether it is a suspect, how often it runs.
+/// Bytes of an entry: its key, its crashes, whether it is a suspect, how often it runs.
 const BYTES: usize = 20;
 
 /// What is known about running jobs and suspects.
 #[derive(Debug, Default)]
-pub struct Deaths {
+pub struct CrashCounts {
     file: Option<File>,
-    entries: Mutex<Vec<DeathEntry>>,
+    entries: Mutex<Vec<CrashCount>>,
     /// Set with `entries` locked.
     is_ending: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct DeathEntry {
+struct CrashCount {
     /// The hash of queue and job.
     key: u64,
     /// How often the process was killed while this job ran alone.
-    deaths: u32,
+    crashes: u32,
     is_suspect: bool,
     /// Jobs may be equal.
     running: u32,
@@ -43,13 +43,13 @@ struct DeathEntry {
 /// A job that runs. Dropped when it has ended and this process lives.
 #[derive(Debug)]
 pub struct RunningJob<'a> {
-    deaths: &'a Deaths,
+    counts: &'a CrashCounts,
     at: Option<usize>,
 }
 
-impl Deaths {
+impl CrashCounts {
     /// Reads what an earlier process has left. Without a file, nothing outlives the process.
-    pub fn read(file: Option<File>) -> Deaths {
+    pub fn read(file: Option<File>) -> CrashCounts {
         let mut bytes = vec![0; ENTRIES * BYTES];
         let length = file
             .as_ref()
@@ -58,17 +58,17 @@ impl Deaths {
         let running: u64 = entries.iter().map(|entry| u64::from(entry.running)).sum();
         for entry in entries.iter_mut().filter(|entry| entry.running > 0) {
             entry.is_suspect = true;
-            entry.deaths = entry.deaths.saturating_add(u32::from(running == 1));
+            entry.crashes = entry.crashes.saturating_add(u32::from(running == 1));
             entry.running = 0;
         }
-        let deaths = Deaths {
+        let counts = CrashCounts {
             file,
             entries: Mutex::new(entries),
             is_ending: AtomicBool::new(false),
         };
-        let count = deaths.lock().len();
-        (0..count).for_each(|at| deaths.write(at, &deaths.lock()));
-        deaths
+        let len = counts.lock().len();
+        (0..len).for_each(|at| counts.write(at, &counts.lock()));
+        counts
     }
 
     /// Whether a job should run alone.
@@ -82,43 +82,44 @@ impl Deaths {
         entries.iter().any(|it| it.key == key && it.is_suspect)
     }
 
-    /// Notes that a job begins. Returns how often it has killed this process, too.
+    /// Records that a job begins. Also returns how often this process has crashed while it ran
+    /// alone.
     pub fn begin(&self, queue: &Queue, job: &Job) -> (RunningJob<'_>, u32) {
         let key = key(queue, job);
         let mut entries = self.lock();
-        let is_free = |entry: &DeathEntry| !entry.is_suspect && entry.running == 0;
+        let is_free = |entry: &CrashCount| !entry.is_suspect && entry.running == 0;
         let known = entries.iter().position(|it| it.key == key && !is_free(it));
         if self.is_ending.load(Ordering::Relaxed) {
-            let deaths = known.map_or(0, |at| entries[at].deaths);
+            let crashes = known.map_or(0, |at| entries[at].crashes);
             let running = RunningJob {
-                deaths: self,
+                counts: self,
                 at: None,
             };
-            return (running, deaths);
+            return (running, crashes);
         }
         let at = known.or_else(|| entries.iter().position(is_free));
         let at = at.or_else(|| {
             (entries.len() < ENTRIES).then(|| {
-                entries.push(DeathEntry::default());
+                entries.push(CrashCount::default());
                 entries.len() - 1
             })
         });
         // Suspects that were not received since run on another machine, or are deleted.
         let at = at.or_else(|| entries.iter().position(|entry| entry.running == 0));
-        let mut deaths = 0;
+        let mut crashes = 0;
         if let Some(at) = at {
             let entry = &mut entries[at];
             if known.is_none() {
-                *entry = DeathEntry {
+                *entry = CrashCount {
                     key,
-                    ..DeathEntry::default()
+                    ..CrashCount::default()
                 };
             }
             entry.running += 1;
-            deaths = entry.deaths;
+            crashes = entry.crashes;
             self.write(at, &entries);
         }
-        (RunningJob { deaths: self, at }, deaths)
+        (RunningJob { counts: self, at }, crashes)
     }
 
     /// This process was asked to end. If it is killed from now on, because its jobs take longer
@@ -136,18 +137,18 @@ impl Deaths {
     /// Empties the file, unless a later process must know of suspects.
     pub fn close(&self) {
         let entries = self.lock();
-        let is_clean = |entry: &DeathEntry| !entry.is_suspect && entry.running == 0;
+        let is_clean = |entry: &CrashCount| !entry.is_suspect && entry.running == 0;
         if let Some(file) = self.file.as_ref().filter(|_| entries.iter().all(is_clean)) {
             let _ = file.set_len(0);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<DeathEntry>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<CrashCount>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A full disk costs no job anything: then nothing is remembered.
-    fn write(&self, at: usize, entries: &[DeathEntry]) {
+    fn write(&self, at: usize, entries: &[CrashCount]) {
         if let Some(file) = &self.file {
             let _ = file.write_all_at(&encode(&entries[at]), (at * BYTES) as u64);
         }
@@ -157,13 +158,13 @@ impl Deaths {
 impl Drop for RunningJob<'_> {
     fn drop(&mut self) {
         let Some(at) = self.at else { return };
-        let mut entries = self.deaths.lock();
+        let mut entries = self.counts.lock();
         let entry = &mut entries[at];
         entry.running = entry.running.saturating_sub(1);
         // The process has survived it.
         entry.is_suspect = false;
-        entry.deaths = 0;
-        self.deaths.write(at, &entries);
+        entry.crashes = 0;
+        self.counts.write(at, &entries);
     }
 }
 
@@ -185,25 +186,25 @@ fn read_at_most(file: &File, bytes: &mut [u8]) -> usize {
     length
 }
 
-fn encode(entry: &DeathEntry) -> [u8; BYTES] {
+fn encode(entry: &CrashCount) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     bytes[..8].copy_from_slice(&entry.key.to_le_bytes());
-    bytes[8..12].copy_from_slice(&entry.deaths.to_le_bytes());
+    bytes[8..12].copy_from_slice(&entry.crashes.to_le_bytes());
     bytes[12..16].copy_from_slice(&u32::from(entry.is_suspect).to_le_bytes());
     bytes[16..].copy_from_slice(&entry.running.to_le_bytes());
     bytes
 }
 
-fn decode(bytes: &[u8]) -> DeathEntry {
+fn decode(bytes: &[u8]) -> CrashCount {
     let number = |at: usize| {
         let bytes = bytes[at..].first_chunk::<4>();
         bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
     };
-    DeathEntry {
+    CrashCount {
         key: bytes
             .first_chunk()
             .map_or(0, |key| u64::from_le_bytes(*key)),
-        deaths: number(8),
+        crashes: number(8),
         is_suspect: number(12) > 0,
         running: number(16),
     }
@@ -229,12 +230,12 @@ mod tests {
         }
     }
 
-    /// A process that is killed while these jobs run. Returns their deaths before.
+    /// A process that is killed while these jobs run. Returns their crashes before.
     fn killed_with(file: &File, jobs: &[&'static str]) -> Vec<u32> {
-        let deaths = Deaths::read(Some(file.try_clone().unwrap()));
+        let counts = CrashCounts::read(Some(file.try_clone().unwrap()));
         let queue = Queue::default();
         let begun = jobs.iter().map(|payload| {
-            let (running, before) = deaths.begin(&queue, &job(payload));
+            let (running, before) = counts.begin(&queue, &job(payload));
             std::mem::forget(running);
             before
         });
@@ -247,20 +248,20 @@ mod tests {
         assert_eq!(killed_with(&file, &["a", "b"]), [0, 0]);
         assert_eq!(killed_with(&file, &["a"]), [0]);
         assert_eq!(killed_with(&file, &["a"]), [1]);
-        let deaths = Deaths::read(Some(file));
+        let counts = CrashCounts::read(Some(file));
         let queue = Queue::default();
         for (payload, is_suspect) in [("a", true), ("b", true), ("c", false)] {
-            assert_eq!(deaths.is_suspect(&queue, &job(payload)), is_suspect);
+            assert_eq!(counts.is_suspect(&queue, &job(payload)), is_suspect);
         }
-        let (running, before) = deaths.begin(&queue, &job("a"));
+        let (running, before) = counts.begin(&queue, &job("a"));
         assert_eq!(before, 2);
         drop(running);
-        assert!(!deaths.is_suspect(&queue, &job("a")));
+        assert!(!counts.is_suspect(&queue, &job("a")));
         let other = Queue {
             name: "other".into(),
             ..Queue::default()
         };
-        assert!(!deaths.is_suspect(&other, &job("b")));
+        assert!(!counts.is_suspect(&other, &job("b")));
     }
 
     #[test]
@@ -269,21 +270,21 @@ mod tests {
         killed_with(&file, &["a"]);
         let queue = Queue::default();
         for _ in 0..3 {
-            let deaths = Deaths::read(Some(file.try_clone().unwrap()));
-            let (before, known) = deaths.begin(&queue, &job("a"));
+            let counts = CrashCounts::read(Some(file.try_clone().unwrap()));
+            let (before, known) = counts.begin(&queue, &job("a"));
             assert_eq!(known, 1);
-            deaths.end();
-            let (after, known) = deaths.begin(&queue, &job("b"));
+            counts.end();
+            let (after, known) = counts.begin(&queue, &job("b"));
             assert_eq!(known, 0);
             std::mem::forget((before, after));
         }
-        let deaths = Deaths::read(Some(file.try_clone().unwrap()));
-        assert!(deaths.is_suspect(&queue, &job("a")));
-        assert!(!deaths.is_suspect(&queue, &job("b")));
-        deaths.close();
+        let counts = CrashCounts::read(Some(file.try_clone().unwrap()));
+        assert!(counts.is_suspect(&queue, &job("a")));
+        assert!(!counts.is_suspect(&queue, &job("b")));
+        counts.close();
         assert!(file.metadata().unwrap().len() > 0);
-        drop(deaths.begin(&queue, &job("a")));
-        deaths.close();
+        drop(counts.begin(&queue, &job("a")));
+        counts.close();
         assert_eq!(file.metadata().unwrap().len(), 0);
     }
 
@@ -291,13 +292,13 @@ mod tests {
     fn entries_are_used_again_and_garbage_harms_nothing() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[0xff; 3 * BYTES + 7], 0).unwrap();
-        let deaths = Deaths::read(Some(file.try_clone().unwrap()));
+        let counts = CrashCounts::read(Some(file.try_clone().unwrap()));
         let queue = Queue::default();
         for _ in 0..100 {
-            drop(deaths.begin(&queue, &job("a")));
+            drop(counts.begin(&queue, &job("a")));
         }
-        assert_eq!(deaths.lock().len(), 4);
-        let many = Deaths::default();
+        assert_eq!(counts.lock().len(), 4);
+        let many = CrashCounts::default();
         let running: Vec<_> = (0..ENTRIES + 5)
             .map(|number| {
                 let payload = number.to_string().leak();
