@@ -7,11 +7,12 @@
 
 pub mod answers;
 pub mod attempt;
+mod attempt_files;
 mod http_client;
 pub mod link;
 pub mod local;
 mod order;
-mod schedule;
+pub mod schedule;
 pub mod settings;
 pub mod store;
 

@@ -39,7 +39,7 @@ pub async fn obtain(
         Some(id) => match account.new_order(&new().replaces(id)).await {
             // The authority has no such certificate any more, or it is replaced already.
             Err(Error::Api(problem))
-                if ![NO_ACCOUNT, BAD_NONCE].map(Some).contains(&kind(&problem)) =>
+                if !OTHERS.map(Some).contains(&kind(&problem)) =>
             {
                 debug!(%problem, "the authority does not take the order as a renewal");
                 account.new_order(&new()).await
@@ -67,6 +67,10 @@ pub async fn obtain(
 /// Kinds of problems (RFC 8555, 6.7).
 pub const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 pub const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
+pub const RATE_LIMITED: &str = "urn:ietf:params:acme:error:rateLimited";
+
+/// Those that another order would meet as well.
+const OTHERS: [&str; 3] = [NO_ACCOUNT, BAD_NONCE, RATE_LIMITED];
 
 fn kind(problem: &Problem) -> Option<&str> {
     problem.r#type.as_deref()
