@@ -15,7 +15,9 @@ use crate::config::Config;
 use crate::fronts::address::Address;
 use crate::fronts::http::Tls;
 use crate::fronts::http::tls::acme::attempt::{Attempt, Challenges};
-use crate::fronts::http::tls::acme::link::{AttemptEnd, AttemptLink, AttemptMessage, AttemptOutcome};
+use crate::fronts::http::tls::acme::link::{
+    AttemptEnd, AttemptLink, AttemptMessage, AttemptOutcome,
+};
 use crate::fronts::http::tls::{ClientCertificate, watch};
 use crate::keeper::Client;
 use crate::launcher::{Launcher, ProcessSignal};

@@ -156,7 +156,10 @@ fn bind_with_udp(
         Some(udp) => Bound::prepare_udp(udp),
         None => Bound::bind_udp(local),
     };
-    Ok((stream, udp.map_err(|error| udp_error(error, local, SETTING))?))
+    Ok((
+        stream,
+        udp.map_err(|error| udp_error(error, local, SETTING))?,
+    ))
 }
 
 impl Addresses<Bound> {

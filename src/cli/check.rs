@@ -192,7 +192,9 @@ async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
         ));
         return;
     }
-    match addresses::bind(config, InheritedSockets::default()).and_then(|_| config.admin.bind(project)) {
+    match addresses::bind(config, InheritedSockets::default())
+        .and_then(|_| config.admin.bind(project))
+    {
         Ok(_) => findings.fine("listens on", names),
         Err(error) => findings.stop(&error),
     }

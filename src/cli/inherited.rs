@@ -83,7 +83,10 @@ impl InheritedSockets {
 
     /// Takes the socket at an address.
     pub fn stream(&mut self, at: &Address) -> Option<Bound> {
-        let found = self.streams.iter().position(|(_, address, _)| address == at)?;
+        let found = self
+            .streams
+            .iter()
+            .position(|(_, address, _)| address == at)?;
         Some(self.streams.swap_remove(found).2)
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use tracing::{info, warn};
 
-use super::inherited::InheritedSockets;
 use super::front_end::{FrontEnd, KeeperHandle, run_front_end};
+use super::inherited::InheritedSockets;
 use super::keeper_tasks::{ProjectKeeper, Sockets};
 use super::options::ServeArgs;
 use super::served::open_tree;
@@ -91,7 +91,10 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     }
     if !inherited.is_empty() {
         let addresses = addresses::configured(&config);
-        info!(addresses, "sockets of the service manager are used (LISTEN_FDS)");
+        info!(
+            addresses,
+            "sockets of the service manager are used (LISTEN_FDS)"
+        );
     }
     let listeners = addresses::bind(&config, inherited)?;
     let admin = config.admin.bind(&project)?;

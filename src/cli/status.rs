@@ -102,7 +102,9 @@ pub fn site_line(site: &SiteStatus) -> String {
 /// A line for each certificate. `now` is in seconds since 1970.
 pub fn certificates(served: &[CertificateStatus], now: u64) -> Vec<String> {
     let line = |served: &CertificateStatus| {
-        let end = u64::try_from(served.not_after).unwrap_or(0).min(LAST_SECOND);
+        let end = u64::try_from(served.not_after)
+            .unwrap_or(0)
+            .min(LAST_SECOND);
         let at = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(end));
         let left = match end.checked_sub(now) {
             None => "it has ended".into(),

@@ -266,7 +266,10 @@ fn with_all_keys(message: &str) -> Option<String> {
     let sections = SECTIONS.iter().map(|(section, _)| *section);
     let all = OWN.into_iter().chain(of_site).chain(sections);
     let all: Vec<_> = all.chain(["route"]).map(|key| format!("`{key}`")).collect();
-    Some(format!("unknown field `{key}`, expected one of {}", all.join(", ")))
+    Some(format!(
+        "unknown field `{key}`, expected one of {}",
+        all.join(", ")
+    ))
 }
 
 /// Whether any section has this key, whatever its value.

@@ -50,7 +50,8 @@ impl Unit {
     }
 
     fn start(&self, dir: &Path, env: &[(&str, &str)]) -> Surus {
-        self.try_start(dir, env).unwrap_or_else(|log| panic!("{log}"))
+        self.try_start(dir, env)
+            .unwrap_or_else(|log| panic!("{log}"))
     }
 }
 
@@ -79,12 +80,20 @@ fn inherited_sockets_are_served_across_reloads_and_restarts() {
     assert_eq!(early.answer().unwrap().status, 200);
     assert_eq!(surus.address, at.to_string());
     let log = surus.log();
-    assert!(log.contains("sockets of the service manager are used"), "{log}");
-    assert!(log.contains(&format!("listening on unix:{}", path.display())), "{log}");
+    assert!(
+        log.contains("sockets of the service manager are used"),
+        "{log}"
+    );
+    assert!(
+        log.contains(&format!("listening on unix:{}", path.display())),
+        "{log}"
+    );
     let by_unix = || {
         use std::io::{Read, Write};
         let mut client = UnixStream::connect(&path).unwrap();
-        client.write_all(b"GET /static.txt HTTP/1.0\r\n\r\n").unwrap();
+        client
+            .write_all(b"GET /static.txt HTTP/1.0\r\n\r\n")
+            .unwrap();
         let mut said = String::new();
         client.read_to_string(&mut said).unwrap();
         said
@@ -98,7 +107,9 @@ fn inherited_sockets_are_served_across_reloads_and_restarts() {
     // The keeper's next front end has them, too.
     let front = surus.front();
     if front != surus.pid() {
-        let killed = Command::new("kill").args(["-KILL", &front.to_string()]).status();
+        let killed = Command::new("kill")
+            .args(["-KILL", &front.to_string()])
+            .status();
         assert!(killed.unwrap().success());
         surus.wait_for_log(|log| log.contains("the front end exited; starting another"));
         assert_eq!(status(at), 200);

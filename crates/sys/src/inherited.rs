@@ -42,13 +42,13 @@ pub enum InheritedKind {
 
 /// The variables of the environment that describe inherited sockets.
 #[derive(Debug, Clone, Copy)]
-struct Described<'a> {
+struct ListenVariables<'a> {
     pid: Option<&'a str>,
     count: Option<&'a str>,
     names: Option<&'a str>,
 }
 
-impl Described<'_> {
+impl ListenVariables<'_> {
     /// The names of the sockets that are for a process.
     fn names_for(&self, process: u32) -> io::Result<Vec<String>> {
         // A process that has inherited the variables, but not the sockets.
@@ -77,13 +77,16 @@ pub fn take() -> io::Result<Vec<InheritedSocket>> {
     }
     let [pid, count, names] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]
         .map(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()));
-    let described = Described {
+    let described = ListenVariables {
         pid: pid.as_deref(),
         count: count.as_deref(),
         names: names.as_deref(),
     };
     let names = described.names_for(std::process::id())?;
-    (FIRST..).zip(names).map(|(number, name)| own(number, name)).collect()
+    (FIRST..)
+        .zip(names)
+        .map(|(number, name)| own(number, name))
+        .collect()
 }
 
 /// Takes the ownership of a descriptor that must be a socket.
@@ -132,7 +135,7 @@ mod tests {
     #[test]
     fn sockets_of_another_process_are_left_alone() {
         let of = |pid, count, names| {
-            let described = Described { pid, count, names };
+            let described = ListenVariables { pid, count, names };
             described.names_for(42).map_err(|error| error.to_string())
         };
         assert_eq!(of(None, None, None), Ok(vec![]));
@@ -158,12 +161,21 @@ mod tests {
         let pair = UnixStream::pair().unwrap();
         let all: [(OwnedFd, InheritedKind); 7] = [
             (tcp.into(), InheritedKind::Tcp),
-            (TcpListener::bind("[::1]:0").unwrap().into(), InheritedKind::Tcp),
+            (
+                TcpListener::bind("[::1]:0").unwrap().into(),
+                InheritedKind::Tcp,
+            ),
             (unix.into(), InheritedKind::Unix),
-            (UdpSocket::bind("127.0.0.1:0").unwrap().into(), InheritedKind::Udp),
+            (
+                UdpSocket::bind("127.0.0.1:0").unwrap().into(),
+                InheritedKind::Udp,
+            ),
             (client.into(), InheritedKind::Other),
             (pair.0.into(), InheritedKind::Other),
-            (UnixDatagram::unbound().unwrap().into(), InheritedKind::Other),
+            (
+                UnixDatagram::unbound().unwrap().into(),
+                InheritedKind::Other,
+            ),
         ];
         for (fd, expected) in all {
             assert_eq!(kind(&fd), Ok(expected), "{fd:?}");

@@ -125,17 +125,18 @@ fn unknown_key_is_named_with_all_keys_of_a_site() {
         let error = sites(&format!("[[site]]\nhost = 'a'\n{text}")).unwrap_err();
         format!("{error:#}")
     };
-    for (text, key) in [
-        ("rot = 'a'", "rot"),
-        ("[site.engin]\nname = 'a'", "engin"),
-    ] {
+    for (text, key) in [("rot = 'a'", "rot"), ("[site.engin]\nname = 'a'", "engin")] {
         let said = said(text);
         let expected = format!("unknown field `{key}`, expected one of `host`, ");
         assert!(said.contains(&expected), "{said}");
         let sections = SECTIONS.iter().map(|(section, _)| *section);
         let others = ["root", "htaccess", "hidden", "route"];
         for key in OWN.into_iter().chain(sections).chain(others) {
-            assert_eq!(said.matches(&format!("`{key}`")).count(), 1, "{key}: {said}");
+            assert_eq!(
+                said.matches(&format!("`{key}`")).count(),
+                1,
+                "{key}: {said}"
+            );
         }
         assert!(!said.contains("`configuration`"), "{said}");
     }
@@ -148,7 +149,10 @@ fn unknown_key_is_named_with_all_keys_of_a_site() {
     // Of others, the section's own.
     let said = sites("[[site]]\nhost = 'a'\nengine.wrkers = 1").unwrap_err();
     let said = format!("{said:#}");
-    assert!(said.contains("`wrkers`") && said.contains("`max_workers`"), "{said}");
+    assert!(
+        said.contains("`wrkers`") && said.contains("`max_workers`"),
+        "{said}"
+    );
 }
 
 #[test]

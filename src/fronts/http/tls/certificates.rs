@@ -13,7 +13,6 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore};
 
-use super::acme::schedule::Validity;
 use super::files::{Pair, PemFile, SitePairs};
 use super::x509;
 use crate::app::by_host::ByHost;
@@ -126,6 +125,13 @@ impl Served {
         let ends = httpdate::fmt_http_date(self.ends());
         Some(format!("{} (until {ends}): {problem}", self.path.display()))
     }
+}
+
+/// From when to when a certificate is valid.
+#[derive(Debug, Clone, Copy)]
+pub struct Validity {
+    pub begins: SystemTime,
+    pub ends: SystemTime,
 }
 
 /// What is wrong with a certificate, though it can be served. Only its clients know whether it is
@@ -359,7 +365,10 @@ mod tests {
         assert_eq!(said(begins + 82 * day), None);
         assert!(said(begins + 84 * day).unwrap().contains("within a week"));
         for (now, text) in [
-            (begins + 90 * day, "has expired by the clock of this machine"),
+            (
+                begins + 90 * day,
+                "has expired by the clock of this machine",
+            ),
             (SystemTime::UNIX_EPOCH, "valid from"),
             (begins - day, "not yet by the clock of this machine"),
         ] {

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -58,14 +58,13 @@ impl Refusing {
         let issued = authority.issue(&["127.0.0.1"]);
         let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(
-            rustls::crypto::ring::default_provider(),
-        ))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
+        let config =
+            ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![certificate], key)
+                .unwrap();
         let config = Arc::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("https://{}", listener.local_addr().unwrap());
@@ -124,7 +123,13 @@ fn answer(
     let target = first.split(' ').nth(1)?;
     let (status, extra, body) = match target {
         "/dir" => {
-            let urls = ["newNonce", "newAccount", "newOrder", "revokeCert", "keyChange"];
+            let urls = [
+                "newNonce",
+                "newAccount",
+                "newOrder",
+                "revokeCert",
+                "keyChange",
+            ];
             let urls = urls.map(|name| format!("\"{name}\": \"{base}/{name}\""));
             ("200 OK", "", format!("{{{}}}", urls.join(", ")))
         }

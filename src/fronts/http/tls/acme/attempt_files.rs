@@ -99,7 +99,10 @@ impl AttemptFiles {
 
     /// Notes that the authority wants no request for the domain during this time.
     pub fn limit(&self, time: Duration) -> anyhow::Result<()> {
-        Ok(fill(&self.new_limit, time.as_secs().to_string().as_bytes())?)
+        Ok(fill(
+            &self.new_limit,
+            time.as_secs().to_string().as_bytes(),
+        )?)
     }
 
     /// How long that still is, as this attempt or an earlier one has noted it.
@@ -151,7 +154,9 @@ mod tests {
     fn limit_of_an_authority_is_kept_for_the_domain_across_attempts() {
         let dir = tempfile::tempdir().unwrap();
         let settings = Settings {
-            domains: ["a.example", "b.example"].map(|it| it.parse().unwrap()).into(),
+            domains: ["a.example", "b.example"]
+                .map(|it| it.parse().unwrap())
+                .into(),
             directory: Some("state/acme".into()),
             ..Settings::default()
         };

@@ -374,7 +374,10 @@ mod tests {
         assert_eq!(read(back.certificate().unwrap()), root);
         let second = leaf();
         assert_ne!(second, first);
-        assert_eq!(back.state(&store.local(&settings.domains[0])), FileState::Valid);
+        assert_eq!(
+            back.state(&store.local(&settings.domains[0])),
+            FileState::Valid
+        );
         back.renew(&settings).unwrap();
         assert_eq!(leaf(), second);
         at(now).renew(&settings).unwrap();

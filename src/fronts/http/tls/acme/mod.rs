@@ -12,7 +12,7 @@ mod http_client;
 pub mod link;
 pub mod local;
 mod order;
-pub mod schedule;
+mod schedule;
 pub mod settings;
 pub mod store;
 

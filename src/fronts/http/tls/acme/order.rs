@@ -38,9 +38,7 @@ pub async fn obtain(
         None => account.new_order(&new()).await,
         Some(id) => match account.new_order(&new().replaces(id)).await {
             // The authority has no such certificate any more, or it is replaced already.
-            Err(Error::Api(problem))
-                if !OTHERS.map(Some).contains(&kind(&problem)) =>
-            {
+            Err(Error::Api(problem)) if !OTHERS.map(Some).contains(&kind(&problem)) => {
                 debug!(%problem, "the authority does not take the order as a renewal");
                 account.new_order(&new()).await
             }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::fronts::http::tls::certificates::Validity;
+
 /// How often an attempt asks the authority when to renew.
 pub const INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
@@ -44,13 +46,6 @@ pub fn rest(pause: Duration, since: SystemTime, now: SystemTime) -> Duration {
         Ok(elapsed) => pause.saturating_sub(elapsed),
         Err(_) => Duration::ZERO,
     }
-}
-
-/// From when to when a certificate is valid.
-#[derive(Debug, Clone, Copy)]
-pub struct Validity {
-    pub begins: SystemTime,
-    pub ends: SystemTime,
 }
 
 impl Validity {
