@@ -25,7 +25,8 @@ impl InheritedSockets {
         let all = inherited::take().context(cannot)?;
         let mut sockets = InheritedSockets::default();
         for (number, socket) in (3..).zip(all) {
-            let cannot = || format!("{cannot}: descriptor {number} ({})", socket.name);
+            let name = socket.name.clone();
+            let cannot = || format!("{cannot}: descriptor {number} ({name})");
             sockets.add(socket).with_context(cannot)?;
         }
         Ok(sockets)

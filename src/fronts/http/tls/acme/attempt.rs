@@ -230,23 +230,18 @@ impl Attempt {
                     "this authority issues no certificate"
                 );
             }
-            self.note_limit(source, https, &error)?;
+            self.note_limit(source, https, &error);
             failed.push(format!("{authority:?}: {error:#}"));
         }
         Err(anyhow!(failed.join("; ")))
     }
 
     /// Notes how long the authority wants no requests for the domain, if it has said so.
-    fn note_limit(
-        &self,
-        source: &AttemptFiles,
-        https: &Https,
-        error: &anyhow::Error,
-    ) -> anyhow::Result<()> {
+    fn note_limit(&self, source: &AttemptFiles, https: &Https, error: &anyhow::Error) {
         let is_limited = order::is_about(error, order::RATE_LIMITED);
         let wait = https.heard().wait.or(is_limited.then_some(USUAL_LIMIT));
         let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
-            return Ok(());
+            return;
         };
         warn!(
             domain = %self.domain,
@@ -254,7 +249,10 @@ impl Attempt {
             minutes = wait.as_secs().div_ceil(60),
             "the authority asks to wait before the next attempt"
         );
-        source.limit(wait)
+        // Without the note, the next attempt is too early, and the authority says so again.
+        if let Err(error) = source.limit(wait) {
+            warn!(error = format!("{error:#}"), "cannot note how long to wait");
+        }
     }
 
     /// How long no authority wants requests for the domain.
