@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::client::Resumption;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
@@ -13,29 +17,29 @@ use super::PATIENCE;
 use crate::wire::Wire;
 
 /// The requests on one connection: few on most, so that handshakes are frequent.
-const KINDS: [Kind; 4] = [
-    Kind {
-        requests: 1,
-        resumes: false,
-    },
-    Kind {
-        requests: 3,
-        resumes: false,
-    },
-    Kind {
-        requests: 3,
-        resumes: true,
-    },
-    Kind {
-        requests: usize::MAX,
-        resumes: false,
-    },
+const KINDS: [Kind; 5] = [
+    Kind::new(1, false, false),
+    Kind::new(3, false, false),
+    Kind::new(3, true, false),
+    Kind::new(usize::MAX, false, false),
+    Kind::new(3, false, true),
 ];
 
 #[derive(Clone, Copy)]
 struct Kind {
     requests: usize,
     resumes: bool,
+    is_http2: bool,
+}
+
+impl Kind {
+    const fn new(requests: usize, resumes: bool, is_http2: bool) -> Kind {
+        Kind {
+            requests,
+            resumes,
+            is_http2,
+        }
+    }
 }
 
 /// A client that fails ends with a panic, which [`Load::stop`] passes on.
@@ -53,12 +57,20 @@ impl Load {
             if !kind.resumes {
                 config.resumption = Resumption::disabled();
             }
+            if kind.is_http2 {
+                config.alpn_protocols = vec![b"h2".to_vec()];
+            }
             let (address, config) = (address.to_owned(), Arc::new(config));
             let (answered, is_over) = (Arc::new(AtomicUsize::new(0)), is_over.clone());
             let counted = answered.clone();
             let client = thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    connect(&address, host, &config, kind.requests, &counted, &is_over);
+                    match kind.is_http2 {
+                        true => connect_by_http2(&address, host, &config, kind.requests, &counted),
+                        false => {
+                            connect(&address, host, &config, kind.requests, &counted, &is_over);
+                        }
+                    }
                 }
             });
             (answered, client)
@@ -118,4 +130,37 @@ fn connect(
             return;
         }
     }
+}
+
+/// Makes requests on one connection of HTTP/2.
+fn connect_by_http2(
+    address: &str,
+    host: &'static str,
+    config: &Arc<ClientConfig>,
+    requests: usize,
+    answered: &AtomicUsize,
+) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let asked = async {
+        let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(config.clone());
+        let stream = connector.connect(host.try_into().unwrap(), socket).await;
+        let stream = TokioIo::new(stream.unwrap());
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream)
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        for number in 0..requests {
+            let url = format!("https://{host}/index.php?number={number}");
+            let get = http::Request::get(url).body(Empty::<Bytes>::new()).unwrap();
+            let answer = sender.send_request(get).await.unwrap();
+            assert_eq!(answer.status(), 200);
+            answer.into_body().collect().await.unwrap();
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, asked).await })
+        .unwrap();
 }
