@@ -239,7 +239,8 @@ impl Attempt {
     /// Notes how long the authority wants no requests for the domain, if it has said so.
     fn note_limit(&self, source: &AttemptFiles, https: &Https, error: &anyhow::Error) {
         let is_limited = order::is_about(error, order::RATE_LIMITED);
-        let wait = https.heard().wait.or(is_limited.then_some(USUAL_LIMIT));
+        let wait = https.heard().wait.max(order::wait_of(error));
+        let wait = wait.or(is_limited.then_some(USUAL_LIMIT));
         let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
             return;
         };

@@ -1,6 +1,6 @@
 //! Orders one certificate from one authority.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use instant_acme::{
@@ -10,6 +10,7 @@ use instant_acme::{
 use tracing::debug;
 
 use super::link::{AttemptLink, ChallengeAnswer};
+use super::schedule::LONGEST_WAIT;
 
 /// How long an authority may take to validate, or to issue.
 const POLLING: RetryPolicy = RetryPolicy::new()
@@ -83,6 +84,17 @@ pub fn is_about(error: &anyhow::Error, problem: &str) -> bool {
     error.chain().any(is_one)
 }
 
+/// How long the authority wants to be left alone, if an order is not done within [`POLLING`].
+pub fn wait_of(error: &anyhow::Error) -> Option<Duration> {
+    let mut causes = error.chain();
+    causes.find_map(|cause| match cause.downcast_ref() {
+        Some(Error::Timeout(Some(next))) => {
+            Some(next.saturating_duration_since(Instant::now()).min(LONGEST_WAIT))
+        }
+        _ => None,
+    })
+}
+
 /// Shows the authority that this server controls the domain.
 async fn validate(
     order: &mut Order,
@@ -142,4 +154,20 @@ async fn reason(order: &mut Order) -> Option<String> {
         }
     }
     None
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_of_an_order_that_takes_long_is_known() {
+        let later = Instant::now() + Duration::from_secs(900);
+        let error = anyhow::Error::new(Error::Timeout(Some(later))).context("no certificate");
+        let wait = wait_of(&error).unwrap();
+        assert!(wait > Duration::from_secs(600) && wait <= Duration::from_secs(900));
+        assert_eq!(wait_of(&anyhow::Error::new(Error::Timeout(None))), None);
+        assert_eq!(wait_of(&anyhow!("another")), None);
+    }
 }
