@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustls::crypto::ring;
 use surus_sys::seqpacket::Seqpacket;
@@ -15,11 +15,15 @@ use crate::config::Config;
 use crate::fronts::address::Address;
 use crate::fronts::http::Tls;
 use crate::fronts::http::tls::acme::attempt::{Attempt, Challenges};
-use crate::fronts::http::tls::acme::link::{AttemptLink, AttemptMessage, AttemptOutcome};
+use crate::fronts::http::tls::acme::link::{
+    AttemptEnd, AttemptLink, AttemptMessage, AttemptOutcome,
+};
 use crate::fronts::http::tls::{ClientCertificate, watch};
 use crate::keeper::Client;
 use crate::launcher::{Launcher, ProcessSignal};
 use crate::observe::metrics::Metrics;
+use crate::observe::printable::printable;
+use crate::observe::status::AcmeStatus;
 
 /// The pause after an attempt that has not said when the next one is useful.
 const PAUSE: Duration = Duration::from_secs(300);
@@ -71,7 +75,7 @@ pub(super) async fn run(
         .filter(|(_, it)| !it.is_local());
     let mut due: Vec<(u16, Instant)> = Vec::new();
     for (domain, name) in public {
-        host.metrics.expect_no_acme_attempt(&name.to_string());
+        host.metrics.acme.expect(&name.to_string());
         due.push((domain, Instant::now()));
     }
     let mut is_asked = false;
@@ -90,6 +94,11 @@ pub(super) async fn run(
                 due.iter_mut().for_each(|(_, due)| *due = Instant::now());
                 true
             }
+            // Attempts decide by the authority's clock whether a certificate is due.
+            () = host.tls.clock_moved.notified() => {
+                due.iter_mut().for_each(|(_, due)| *due = Instant::now());
+                false
+            }
         };
     }
 }
@@ -101,13 +110,6 @@ struct Host {
     keeper: Option<Arc<Client>>,
     tls: Arc<Tls>,
     metrics: Arc<Metrics>,
-}
-
-/// What an attempt has said last.
-#[derive(Clone, Copy)]
-struct End {
-    next: Duration,
-    outcome: AttemptOutcome,
 }
 
 impl Host {
@@ -123,27 +125,33 @@ impl Host {
                 "cannot reload the certificates; the current ones stay in use"
             );
         }
-        match done
-            .as_ref()
-            .map_or(AttemptOutcome::Failed, |end| end.outcome)
-        {
-            AttemptOutcome::NotAttempted => {}
-            outcome => self
-                .metrics
-                .acme_attempted(&name, outcome == AttemptOutcome::Issued),
-        }
-        done.map(|end| end.next).unwrap_or_else(|error| {
+        let end = done.unwrap_or_else(|error| {
+            let error = format!("{error:#}");
             error!(
                 domain = name,
                 next_attempt_in_minutes = PAUSE.as_secs() / 60,
-                error = format!("{error:#}"),
+                error,
                 "cannot start to get a certificate"
             );
-            PAUSE
-        })
+            AttemptEnd::new(PAUSE, AttemptOutcome::Failed, Some(error))
+        });
+        match end.outcome {
+            AttemptOutcome::NotAttempted => {}
+            outcome => {
+                let is_issued = outcome == AttemptOutcome::Issued;
+                self.metrics.acme.attempted(&name, is_issued);
+            }
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        self.metrics.acme.set_last(AcmeStatus {
+            domain: name,
+            next: (now.unwrap_or_default() + end.next).as_secs(),
+            reason: end.reason.map(|text| printable(&text).into_owned()),
+        });
+        end.next
     }
 
-    async fn start(&self, domain: u16, is_asked: bool) -> anyhow::Result<End> {
+    async fn start(&self, domain: u16, is_asked: bool) -> anyhow::Result<AttemptEnd> {
         let (ours, theirs) = Seqpacket::blocking_pair()?;
         let link = AttemptLink::new(ours)?;
         let listen = tokio::time::timeout(JOB_TIMEOUT, self.listen(link));
@@ -165,11 +173,9 @@ impl Host {
 
     /// Answers the authority until the attempt ends. An attempt that says nothing has failed. An
     /// error ends the attempt, too: it has no front end then.
-    async fn listen(&self, link: AttemptLink) -> anyhow::Result<End> {
-        let mut end = End {
-            next: PAUSE,
-            outcome: AttemptOutcome::Failed,
-        };
+    async fn listen(&self, link: AttemptLink) -> anyhow::Result<AttemptEnd> {
+        let nothing = "the attempt has ended without a reason".to_owned();
+        let mut end = AttemptEnd::new(PAUSE, AttemptOutcome::Failed, Some(nothing));
         while let Some(message) = link.next().await? {
             match message {
                 AttemptMessage::Answer(answer) => {
@@ -177,7 +183,7 @@ impl Host {
                     self.tls.answers.give(&answer, &provider)?;
                     link.confirm().await?;
                 }
-                AttemptMessage::End { next, outcome } => end = End { next, outcome },
+                AttemptMessage::End(last) => end = last.bounded(),
             }
         }
         Ok(end)

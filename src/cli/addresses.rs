@@ -2,14 +2,15 @@
 
 use std::net::UdpSocket;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 
+use super::inherited::InheritedSockets;
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::config::sites::SiteConfig;
 use crate::engines;
 use crate::fronts::address::Address;
-use crate::fronts::http::{Admission, Bound, Listener, SocketFile, SocketMode};
+use crate::fronts::http::{Admission, Bound, Listener, SocketFile, SocketMode, udp_error};
 
 /// Sockets in one of two states: [`Bound`], and [`Listener`] in the runtime.
 pub(super) struct Addresses<T> {
@@ -95,8 +96,11 @@ fn overlap(one: &Address, other: &Address) -> bool {
     }
 }
 
-/// Binds the addresses of the application.
-pub(super) fn bind(config: &Config) -> anyhow::Result<Addresses<Bound>> {
+/// Binds the addresses of the application, except for those of inherited sockets.
+pub(super) fn bind(
+    config: &Config,
+    mut inherited: InheritedSockets,
+) -> anyhow::Result<Addresses<Bound>> {
     check(config)?;
     let (listen, tls) = (&config.http.listen, &config.tls);
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
@@ -106,21 +110,56 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Addresses<Bound>> {
         let default = admission.group.map(|_| SocketMode(0o660));
         admission.mode = config.http.socket_mode.or(default);
     }
-    let bind = |addresses: &[Address], setting| -> anyhow::Result<Vec<Bound>> {
-        let bind = |address| Bound::bind(address, setting, admission);
+    let mut bind = |addresses: &[Address], setting| -> anyhow::Result<Vec<Bound>> {
+        let bind = |address| match inherited.stream(address) {
+            Some(bound) => Ok(bound),
+            None => Bound::bind(address, setting, admission),
+        };
         addresses.iter().map(bind).collect()
     };
     let http = bind(listen, "--listen or http.listen")?;
     if !config.http.h3 {
         let https = bind(&tls.listen, "tls.listen")?;
+        inherited.check_used()?;
         let quic = Vec::new();
         return Ok(Addresses { http, https, quic });
     }
     let pairs: anyhow::Result<Vec<_>> = (tls.listen.iter())
-        .map(|address| Bound::bind_with_udp(address, "tls.listen"))
+        .map(|address| bind_with_udp(address, &mut inherited))
         .collect();
     let (https, quic) = pairs?.into_iter().unzip();
+    inherited.check_used()?;
     Ok(Addresses { http, https, quic })
+}
+
+/// The sockets of TCP and UDP of an address, of which both, one or none is inherited.
+fn bind_with_udp(
+    address: &Address,
+    inherited: &mut InheritedSockets,
+) -> anyhow::Result<(Bound, UdpSocket)> {
+    const SETTING: &str = "tls.listen";
+    let udp = match address {
+        Address::Tcp(address) => inherited.udp(*address),
+        Address::Unix(_) => None,
+    };
+    let stream = inherited.stream(address);
+    if udp.is_none() && stream.is_none() {
+        return Bound::bind_with_udp(address, SETTING);
+    }
+    let stream = match stream {
+        Some(stream) => stream,
+        None => Bound::bind(address, SETTING, Admission::default())?,
+    };
+    let local = stream.tcp_address();
+    let local = local.with_context(|| format!("{address} is no port ({SETTING})"))?;
+    let udp = match udp {
+        Some(udp) => Bound::prepare_udp(udp),
+        None => Bound::bind_udp(local),
+    };
+    Ok((
+        stream,
+        udp.map_err(|error| udp_error(error, local, SETTING))?,
+    ))
 }
 
 impl Addresses<Bound> {

@@ -13,6 +13,7 @@ use super::engine_setup;
 use super::engine_setup::PoolConfig;
 use super::exposed_files::NoPages;
 use super::findings::Findings;
+use super::inherited::InheritedSockets;
 use super::options::ServeArgs;
 use super::value_lint::suspicious_values;
 use super::work_part::WorkPart;
@@ -191,7 +192,9 @@ async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
         ));
         return;
     }
-    match addresses::bind(config).and_then(|_| config.admin.bind(project)) {
+    match addresses::bind(config, InheritedSockets::default())
+        .and_then(|_| config.admin.bind(project))
+    {
         Ok(_) => findings.fine("listens on", names),
         Err(error) => findings.stop(&error),
     }

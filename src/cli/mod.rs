@@ -22,6 +22,7 @@ mod findings;
 mod first_boot;
 mod front_end;
 mod htaccess;
+mod inherited;
 mod init;
 mod keeper_children;
 mod keeper_tasks;

@@ -8,6 +8,7 @@ use anyhow::Context;
 use tracing::{info, warn};
 
 use super::front_end::{FrontEnd, KeeperHandle, run_front_end};
+use super::inherited::InheritedSockets;
 use super::keeper_tasks::{ProjectKeeper, Sockets};
 use super::options::ServeArgs;
 use super::served::open_tree;
@@ -31,6 +32,8 @@ pub struct Serve {
 }
 
 pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
+    // Before anything is opened.
+    let inherited = InheritedSockets::take()?;
     let project = args.app.project.directory()?;
     let loaded = args.load()?;
     let distrust = config_trust::warning(&loaded);
@@ -39,8 +42,9 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     // thread, so that it can safely fork another front end.
     let is_kept = surus_sys::process::has_other_users();
     if watch {
-        watch::check(&config, is_kept)?;
+        watch::check(&config, is_kept, !inherited.is_empty())?;
     }
+    inherited.apply(&mut config);
     if let Some(status) = keeper::init::run()? {
         std::process::exit(status.into());
     }
@@ -85,7 +89,14 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             );
         }
     }
-    let listeners = addresses::bind(&config)?;
+    if !inherited.is_empty() {
+        let addresses = addresses::configured(&config);
+        info!(
+            addresses,
+            "sockets of the service manager are used (LISTEN_FDS)"
+        );
+    }
+    let listeners = addresses::bind(&config, inherited)?;
     let admin = config.admin.bind(&project)?;
     let queues = WorkPart::of_server(&project, &config)?;
     // A single site that cannot be opened stops the start before anything is planned.

@@ -9,7 +9,9 @@ use serde::de::DeserializeOwned;
 use super::options::Project;
 use crate::cli::running;
 use crate::cli::stdout::{self, say};
-use crate::observe::status::{CertificateStatus, EngineStatus, LeftOut, ScalingStatus, SiteStatus};
+use crate::observe::status::{
+    AcmeStatus, CertificateStatus, EngineStatus, LeftOut, ScalingStatus, SiteStatus,
+};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -29,11 +31,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let engines: Vec<EngineStatus> = all(&args.project, "/-/status")?;
     let served: Vec<CertificateStatus> = all(&args.project, "/-/certificates")?;
+    let acme: Vec<AcmeStatus> = all(&args.project, "/-/acme")?;
     let sites: Vec<SiteStatus> = all(&args.project, "/-/sites")?;
     if args.json {
         let status = serde_json::json!({
             "engines": engines,
             "certificates": served,
+            "acme": acme,
             "sites": sites,
         });
         say!("{status}");
@@ -46,7 +50,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         say!("{}", site_line(site));
     }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    for line in certificates(&served, now.map_or(0, |now| now.as_secs())) {
+    let now = now.map_or(0, |now| now.as_secs());
+    for line in certificates(&served, now) {
+        say!("{line}");
+    }
+    for line in acme.iter().filter_map(|status| attempt(status, now)) {
         say!("{line}");
     }
     Ok(())
@@ -94,7 +102,9 @@ pub fn site_line(site: &SiteStatus) -> String {
 /// A line for each certificate. `now` is in seconds since 1970.
 pub fn certificates(served: &[CertificateStatus], now: u64) -> Vec<String> {
     let line = |served: &CertificateStatus| {
-        let end = u64::try_from(served.not_after).unwrap_or(0);
+        let end = u64::try_from(served.not_after)
+            .unwrap_or(0)
+            .min(LAST_SECOND);
         let at = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(end));
         let left = match end.checked_sub(now) {
             None => "it has ended".into(),
@@ -106,6 +116,21 @@ pub fn certificates(served: &[CertificateStatus], now: u64) -> Vec<String> {
     };
     served.iter().map(line).collect()
 }
+
+/// Why a domain has no new certificate, and when the next attempt is.
+fn attempt(status: &AcmeStatus, now: u64) -> Option<String> {
+    let AcmeStatus { domain, next, .. } = status;
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs((*next).min(LAST_SECOND));
+    let (at, left) = (httpdate::fmt_http_date(at), next.saturating_sub(now));
+    let reason = status.reason.as_deref()?;
+    Some(format!(
+        "next attempt to get a certificate for {domain} is at {at} (in {} min): {reason}",
+        left.div_ceil(60)
+    ))
+}
+
+/// The end of the year 9999, after which HTTP has no dates.
+const LAST_SECOND: u64 = 253_402_300_799;
 
 /// How many workers there should be, if that adapts to the load.
 pub fn scaling(scaling: Option<&ScalingStatus>) -> String {
@@ -205,6 +230,24 @@ mod tests {
         assert!(ends(1_000_000 + 7200).contains("(in 2 h)"));
         assert!(ends(999_999).contains("(it has ended)"));
         assert!(ends(-1).contains("(it has ended)"));
+    }
+
+    #[test]
+    fn next_attempt_is_told_with_its_reason_if_the_last_one_has_failed() {
+        let mut status = AcmeStatus {
+            domain: "example.org".into(),
+            next: 1_002_001,
+            reason: Some("the authority asks to wait".into()),
+        };
+        assert_eq!(
+            attempt(&status, 1_000_000).unwrap(),
+            "next attempt to get a certificate for example.org is at Mon, 12 Jan 1970 14:20:01 GMT \
+             (in 34 min): the authority asks to wait"
+        );
+        status.next = u64::MAX;
+        assert!(attempt(&status, 1_000_000).is_some());
+        status.reason = None;
+        assert_eq!(attempt(&status, 1_000_000), None);
     }
 
     #[test]

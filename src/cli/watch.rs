@@ -35,10 +35,10 @@ const RECENT: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Fails where files are not watched: on servers.
-pub fn check(config: &Config, is_kept: bool) -> anyhow::Result<()> {
+pub fn check(config: &Config, is_kept: bool, has_inherited: bool) -> anyhow::Result<()> {
     let why = if is_kept {
         "Surus is started as root, as on a server; start it as the user who edits the application"
-    } else if std::env::var_os("NOTIFY_SOCKET").is_some() {
+    } else if has_inherited || std::env::var_os("NOTIFY_SOCKET").is_some() {
         "systemd starts Surus, as on a server; remove --watch from ExecStart"
     } else if config.acme.domains.iter().any(|domain| !domain.is_local()) {
         "the site is public (--domain, acme.domains); develop with --https or --domain app.test"

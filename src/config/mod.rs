@@ -83,7 +83,7 @@ pub struct PoolSettings {
     #[serde(deserialize_with = "engines::workers_of")]
     pub workers: Option<usize>,
     /// In place of `workers`: the least and the most PHP processes.
-    #[serde(deserialize_with = "engines::workers_of")]
+    #[serde(deserialize_with = "engines::min_workers_of")]
     pub min_workers: Option<usize>,
     #[serde(deserialize_with = "engines::workers_of")]
     pub max_workers: Option<usize>,

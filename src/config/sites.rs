@@ -233,7 +233,13 @@ fn read(mut table: Table, common: &Table) -> anyhow::Result<SiteConfig> {
         }
         whole.insert("route".into(), routes.into());
     }
-    whole.insert("site".into(), Value::Table(table));
+    let rest = Value::Table(table);
+    if let Err(error) = site::Settings::deserialize(rest.clone())
+        && let Some(text) = with_all_keys(error.message())
+    {
+        bail!(text);
+    }
+    whole.insert("site".into(), rest);
     let name = match own.name {
         Some(name) => name,
         None => (own.host.first()).map_or("default".into(), HostPattern::to_string),
@@ -252,6 +258,29 @@ fn read(mut table: Table, common: &Table) -> anyhow::Result<SiteConfig> {
     })
 }
 
+/// The error of a key that no site has. serde lists the keys of `[site]` only.
+fn with_all_keys(message: &str) -> Option<String> {
+    let unknown = message.strip_prefix("unknown field `")?;
+    let (key, of_site) = unknown.split_once("`, expected ")?;
+    let of_site = of_site.split('`').skip(1).step_by(2);
+    let sections = SECTIONS.iter().map(|(section, _)| *section);
+    let all = OWN.into_iter().chain(of_site).chain(sections);
+    let all: Vec<_> = all.chain(["route"]).map(|key| format!("`{key}`")).collect();
+    Some(format!(
+        "unknown field `{key}`, expected one of {}",
+        all.join(", ")
+    ))
+}
+
+/// Whether any section has this key, whatever its value.
+fn is_known(section: &str, key: &str) -> bool {
+    let value = Table::from_iter([(key.to_owned(), Value::Boolean(true))]);
+    let table = Table::from_iter([(section.to_owned(), Value::Table(value))]);
+    let read = Config::deserialize(Value::Table(table));
+    read.err()
+        .is_none_or(|error| !error.message().starts_with("unknown field"))
+}
+
 /// An error if a site sets more of a section than it can.
 fn check_keys(section: &str, allowed: &[&str], values: &Value) -> anyhow::Result<()> {
     let mut keys = values.as_table().into_iter().flat_map(Table::keys);
@@ -263,9 +292,12 @@ fn check_keys(section: &str, allowed: &[&str], values: &Value) -> anyhow::Result
                 .iter()
                 .map(|key| format!("{section}.{key}"))
                 .collect();
+            let why = match is_known(section, key) {
+                true => "is for all sites and not supported in one; write it at the top level",
+                false => "is no setting",
+            };
             bail!(
-                "`{section}.{key}` is for all sites and not supported in one; write it at the top \
-                 level. A site can set {}",
+                "`{section}.{key}` {why}. A site can set {}",
                 allowed.join(", ")
             )
         }

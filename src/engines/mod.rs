@@ -39,7 +39,7 @@ use workers::{Pool, RequestLimits, Spec};
 pub use catalogue::{BootsIn, CATALOGUE, EngineEntry, PhpProgram, find, known};
 pub use learned::Learned;
 pub use warmup::Warmup;
-pub use worker_range::{process_range, worker_count, workers_of};
+pub use worker_range::{min_workers_of, process_range, worker_count, workers_of};
 pub use workers::{Boot, Code, FindScript, Linked, observe_parking};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ pub struct Settings {
     pub workers: Option<usize>,
     /// In place of `workers`: the least and the most PHP processes, between which the number adapts
     /// to the load. By default 1 and as many as `workers` would be.
-    #[serde(deserialize_with = "workers_of")]
+    #[serde(deserialize_with = "min_workers_of")]
     pub min_workers: Option<usize>,
     #[serde(deserialize_with = "workers_of")]
     pub max_workers: Option<usize>,

@@ -106,6 +106,17 @@ pub fn workers_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D
     units::checked_if_set(from, |count: &usize| check_workers(*count))
 }
 
+/// The same for the fewest workers of a pool.
+pub fn min_workers_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    units::checked_if_set(from, |count: &usize| match count {
+        0 => bail!(
+            "a pool keeps at least 1 worker (engine.min_workers); php-fpm's ondemand has no \
+             counterpart, and min_workers = 1 comes closest"
+        ),
+        _ => check_workers(*count),
+    })
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -131,7 +142,8 @@ mod tests {
         for (text, part) in [
             ("workers = 2\nmax_workers = 5", "either"),
             ("min_workers = 6\nmax_workers = 5", "more than"),
-            ("min_workers = 0\nmax_workers = 5", "at least 1"),
+            ("min_workers = 0\nmax_workers = 5", "engine.min_workers"),
+            ("workers = 0", "engine.workers"),
             ("max_workers = 5000", "4096"),
         ] {
             let error = range(text).unwrap_err();

@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::acme_metrics::AcmeMetrics;
 use super::engine_label::EngineLabel;
 use super::job_metrics::JobMetrics;
 use super::latencies::Latencies;
@@ -60,12 +61,6 @@ struct Certificate {
     certificate: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AcmeAttempt {
-    domain: String,
-    result: &'static str,
-}
-
 /// A byte budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Buffer {
@@ -105,11 +100,11 @@ pub struct Metrics {
     tls_failures: Family<HandshakeFailure, Counter>,
     certificate_ends: Family<Certificate, Gauge>,
     certificates: RwLock<Vec<CertificateStatus>>,
-    acme_attempts: Family<AcmeAttempt, Counter>,
     log_messages_cut: Counter<u64, AtomicU64>,
     buffered: Family<Buffer, Gauge>,
     buffer_limits: Family<Buffer, Gauge>,
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
+    pub acme: AcmeMetrics,
     pub jobs: JobMetrics,
     pub scaling: ScalingMetrics,
     pub sites: SiteMetrics,
@@ -145,7 +140,7 @@ impl Default for Metrics {
             tls_failures: Family::default(),
             certificate_ends: Family::default(),
             certificates: RwLock::default(),
-            acme_attempts: Family::default(),
+            acme: AcmeMetrics::default(),
             log_messages_cut: Counter::default(),
             buffered: Family::default(),
             buffer_limits: Family::default(),
@@ -247,11 +242,7 @@ impl Default for Metrics {
             Unit::Seconds,
             metrics.certificate_ends.clone(),
         );
-        registry.register(
-            "acme_attempts",
-            "Attempts to get a certificate, by domain and result",
-            metrics.acme_attempts.clone(),
-        );
+        metrics.acme.register(registry);
         registry.register(
             "log_messages_cut",
             "Log messages of PHP that were longer than log.max_message",
@@ -430,24 +421,6 @@ impl Metrics {
             .read()
             .unwrap_or_else(PoisonError::into_inner);
         served.clone()
-    }
-
-    /// Registers the domain with 0, as [`expect_no_exit`](Self::expect_no_exit) does.
-    pub fn expect_no_acme_attempt(&self, domain: &str) {
-        for result in ["issued", "failed"] {
-            drop(self.acme_attempt(domain, result));
-        }
-    }
-
-    pub fn acme_attempted(&self, domain: &str, is_issued: bool) {
-        let result = if is_issued { "issued" } else { "failed" };
-        self.acme_attempt(domain, result).inc();
-    }
-
-    fn acme_attempt(&self, domain: &str, result: &'static str) -> Counter {
-        let domain = domain.to_owned();
-        self.acme_attempts
-            .get_or_create_owned(&AcmeAttempt { domain, result })
     }
 }
 

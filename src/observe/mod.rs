@@ -1,5 +1,6 @@
 //! Logs, metrics and status of Surus.
 
+pub mod acme_metrics;
 pub mod activity;
 pub mod bounded;
 mod engine_label;

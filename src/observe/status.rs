@@ -89,6 +89,17 @@ pub struct CertificateStatus {
     pub not_after: i64,
 }
 
+/// The last attempt to get a certificate for a domain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcmeStatus {
+    pub domain: String,
+    /// When the next one is due, in seconds since 1970.
+    pub next: u64,
+    /// Why there is no certificate, or no new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// A site of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteStatus {

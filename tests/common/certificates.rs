@@ -40,11 +40,16 @@ impl Authority {
 
     /// One that ends with the year before this one.
     pub fn issue_until(&self, names: &[&str], year: i32) -> Issued {
+        self.issue_between(names, 2000, year)
+    }
+
+    /// The same, valid from the first year on.
+    pub fn issue_between(&self, names: &[&str], first: i32, year: i32) -> Issued {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let common = names.first().cloned().unwrap_or_default();
         let mut params = CertificateParams::new(names).unwrap();
         params.distinguished_name.push(DnType::CommonName, common);
-        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_before = rcgen::date_time_ymd(first, 1, 1);
         params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();

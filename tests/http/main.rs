@@ -23,6 +23,7 @@ mod persistence;
 mod proxies;
 mod routes;
 mod sites;
+mod socket_activation;
 mod streamed_bodies;
 mod tags;
 mod timeouts;

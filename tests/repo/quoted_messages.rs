@@ -8,12 +8,11 @@ use super::architecture::files;
 use super::markdown::documents;
 
 /// What the system and other programs say.
-const OF_OTHERS: [&str; 6] = [
+const OF_OTHERS: [&str; 5] = [
     "Address already in use",
     "Connection refused",
     "Permission denied",
     "Timeout",
-    "rateLimited",
     "unable to get local issuer certificate",
 ];
 

@@ -152,12 +152,17 @@ fn systemd_accepts_the_unit_if_it_is_installed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("surus.service");
     std::fs::write(&path, unit).unwrap();
-    check(
-        "surus.service",
-        Command::new(&analyze)
-            .args(["verify", "--man=no"])
-            .arg(path),
-    );
+    // It looks for the service next to it.
+    let socket = directory.path().join("surus.socket");
+    std::fs::copy(root().join("packaging/systemd/surus.socket"), &socket).unwrap();
+    for path in [path, socket] {
+        check(
+            &path.display().to_string(),
+            Command::new(&analyze)
+                .args(["verify", "--man=no"])
+                .arg(path),
+        );
+    }
 }
 
 fn blocks(choose: impl Fn(&str) -> bool) -> Vec<Block> {

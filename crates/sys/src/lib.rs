@@ -8,6 +8,7 @@ pub mod dir_lock;
 pub mod eventfd;
 pub mod fork;
 mod futex;
+pub mod inherited;
 pub mod memory;
 pub mod openat2;
 pub mod privileges;

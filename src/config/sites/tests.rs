@@ -120,6 +120,42 @@ fn invalid_site_is_rejected_with_the_remedy() {
 }
 
 #[test]
+fn unknown_key_is_named_with_all_keys_of_a_site() {
+    let said = |text: &str| {
+        let error = sites(&format!("[[site]]\nhost = 'a'\n{text}")).unwrap_err();
+        format!("{error:#}")
+    };
+    for (text, key) in [("rot = 'a'", "rot"), ("[site.engin]\nname = 'a'", "engin")] {
+        let said = said(text);
+        let expected = format!("unknown field `{key}`, expected one of `host`, ");
+        assert!(said.contains(&expected), "{said}");
+        let sections = SECTIONS.iter().map(|(section, _)| *section);
+        let others = ["root", "htaccess", "hidden", "route"];
+        for key in OWN.into_iter().chain(sections).chain(others) {
+            assert_eq!(
+                said.matches(&format!("`{key}`")).count(),
+                1,
+                "{key}: {said}"
+            );
+        }
+        assert!(!said.contains("`configuration`"), "{said}");
+    }
+    // Of a section of which a site has some keys only.
+    let said = said("http.max_bdy_size = 1");
+    assert!(
+        said.contains("`http.max_bdy_size` is no setting") && said.contains("http.max_body_size"),
+        "{said}"
+    );
+    // Of others, the section's own.
+    let said = sites("[[site]]\nhost = 'a'\nengine.wrkers = 1").unwrap_err();
+    let said = format!("{said:#}");
+    assert!(
+        said.contains("`wrkers`") && said.contains("`max_workers`"),
+        "{said}"
+    );
+}
+
+#[test]
 fn error_of_a_file_names_the_line_of_its_site() {
     let line = |text: &str| {
         let error = toml::from_str::<Config>(text).unwrap_err();

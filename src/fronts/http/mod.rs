@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 pub use listener::quic::QuicListener;
-pub use listener::{Admission, Bound, Listener, SocketFile, SocketMode};
+pub use listener::{Admission, Bound, Listener, SocketFile, SocketMode, udp_error};
 pub use request::access_log::AccessLog;
 pub use request::https::Https;
 pub use request::{Accounting, Service};

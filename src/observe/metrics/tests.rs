@@ -18,7 +18,7 @@ fn metrics_and_their_documentation_are_the_same() {
     metrics.repaired("classic", "ring");
     metrics.tls_succeeded("TLSv1.3", "full");
     metrics.tls_failed("timeout");
-    metrics.expect_no_acme_attempt("example.org");
+    metrics.acme.expect("example.org");
     metrics.set_certificates(vec![CertificateStatus {
         certificate: "a.pem".into(),
         names: Vec::new(),

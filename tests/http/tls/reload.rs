@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::load::Load;
 use super::{Secure, serve};
 use crate::common::certificates::Authority;
 use crate::wire::site;
@@ -39,6 +40,28 @@ fn reload_takes_new_certificates_and_keeps_connections() {
     assert_eq!(open.ask(GET).unwrap().status, 200);
     let path = dir.path().join("server.crt");
     assert!(secure.surus.log().matches(&*path.to_string_lossy()).count() >= 2);
+}
+
+/// By a reload, which boots the application again, and without one.
+#[test]
+fn replaced_files_lose_no_request() {
+    let dir = site();
+    let secure = serve(dir.path(), &[]);
+    let config = secure.config(rustls::DEFAULT_VERSIONS);
+    let load = Load::start(&secure.address, "localhost", &config);
+    let path = dir.path().join("server.crt");
+    let count = |log: &str| log.matches(&*path.to_string_lossy()).count();
+    for is_reloaded in [true, false, true] {
+        let known = count(&secure.surus.log());
+        let next = secure.authority.issue(&["localhost"]);
+        next.write(dir.path(), "server");
+        if is_reloaded {
+            reload(dir.path()).unwrap();
+        }
+        secure.surus.wait_for_log(|log| count(log) > known);
+        load.proceed();
+    }
+    load.stop();
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub(crate) mod quic;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -158,6 +158,45 @@ impl Bound {
         Ok(bound)
     }
 
+    /// A listening socket that this process has inherited. Its file, if it has one, is not this
+    /// process's to remove.
+    pub fn inherited(fd: OwnedFd, is_unix: bool) -> anyhow::Result<(Address, Bound)> {
+        if !is_unix {
+            let listener = std::net::TcpListener::from(fd);
+            listener.set_nonblocking(true)?;
+            let address = Address::Tcp(listener.local_addr()?);
+            return Ok((address, Bound::Tcp(listener)));
+        }
+        let listener = std::os::unix::net::UnixListener::from(fd);
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let path = address.as_pathname();
+        let path = path.context("the unix socket has no path; name a path in ListenStream=")?;
+        let file = SocketFile::new(path.to_path_buf(), None);
+        Ok((Address::Unix(path.into()), Bound::Unix(listener, file)))
+    }
+
+    /// Binds the UDP socket of HTTP/3 at the address of one of TLS.
+    pub fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
+        UdpSocket::bind(address).and_then(Bound::prepare_udp)
+    }
+
+    /// Makes a UDP socket one for many clients.
+    pub fn prepare_udp(socket: UdpSocket) -> io::Result<UdpSocket> {
+        // The kernel may allow less.
+        let _ = surus_sys::socket::set_buffers(&socket, UDP_BUFFER);
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    /// The address of a TCP socket.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        match self {
+            Bound::Tcp(listener) => listener.local_addr().ok(),
+            Bound::Unix(..) => None,
+        }
+    }
+
     /// Binds an address for TCP, and the same one with the same port for UDP.
     pub fn bind_with_udp(address: &Address, setting: &str) -> anyhow::Result<(Bound, UdpSocket)> {
         // Another process may have the port of UDP that the kernel has selected for TCP.
@@ -169,21 +208,13 @@ impl Bound {
             };
             let local = listener.local_addr()?;
             attempts -= 1;
-            match (UdpSocket::bind(local), address) {
-                (Ok(socket), _) => {
-                    // The kernel may allow less.
-                    let _ = surus_sys::socket::set_buffers(&socket, UDP_BUFFER);
-                    socket.set_nonblocking(true)?;
-                    return Ok((bound, socket));
-                }
+            match (Bound::bind_udp(local), address) {
+                (Ok(socket), _) => return Ok((bound, socket)),
                 (Err(error), Address::Tcp(asked))
                     if asked.port() == 0
                         && error.kind() == io::ErrorKind::AddrInUse
                         && attempts > 0 => {}
-                (Err(error), _) => {
-                    let error = bind_error(error, local, setting);
-                    return Err(error.context("HTTP/3 needs the UDP port (http.h3)"));
-                }
+                (Err(error), _) => return Err(udp_error(error, local, setting)),
             }
         }
     }
@@ -261,6 +292,11 @@ fn bind_error(error: io::Error, address: SocketAddr, setting: &str) -> anyhow::E
     anyhow::anyhow!(
         "cannot listen on {address}: {why}choose another address with {setting} ({error})"
     )
+}
+
+/// The same for the port of HTTP/3.
+pub fn udp_error(error: io::Error, address: SocketAddr, setting: &str) -> anyhow::Error {
+    bind_error(error, address, setting).context("HTTP/3 needs the UDP port (http.h3)")
 }
 
 #[cfg(test)]

@@ -108,45 +108,67 @@ impl Served {
         instant(self.about.not_before)
     }
 
+    pub fn validity(&self) -> Validity {
+        Validity {
+            begins: self.begins(),
+            ends: self.ends(),
+        }
+    }
+
     pub fn ends(&self) -> SystemTime {
         instant(self.about.not_after)
     }
 
     /// What is wrong with the certificate, with its name.
     pub fn warning(&self) -> Option<String> {
-        let problem = self.problem(SystemTime::now())?;
+        let problem = problem(self.validity(), &self.about.names, SystemTime::now())?;
         let ends = httpdate::fmt_http_date(self.ends());
         Some(format!("{} (until {ends}): {problem}", self.path.display()))
     }
+}
 
-    /// What is wrong with the certificate, though it can be served.
-    fn problem(&self, now: SystemTime) -> Option<&'static str> {
-        if self.ends() <= now {
-            Some("the certificate has expired; renew it")
-        } else if self.begins() > now {
-            Some("the certificate is not valid yet; check the clock of this machine")
-        } else if self.ends() < now + SOON {
-            Some("the certificate ends within a week; renew it")
-        } else if self.about.names.is_empty() {
-            Some(
-                "the certificate names no host (subject alternative name); browsers reject it, \
-                 and only clients get it for whose host there is no other",
-            )
-        } else {
-            None
-        }
+/// From when to when a certificate is valid.
+#[derive(Debug, Clone, Copy)]
+pub struct Validity {
+    pub begins: SystemTime,
+    pub ends: SystemTime,
+}
+
+/// What is wrong with a certificate, though it can be served. Only its clients know whether it is
+/// their clock that is right.
+fn problem(validity: Validity, names: &[String], now: SystemTime) -> Option<String> {
+    let clock = httpdate::fmt_http_date(now);
+    if validity.ends <= now {
+        Some(format!(
+            "the certificate has expired by the clock of this machine ({clock}); renew it, or \
+             correct the clock"
+        ))
+    } else if validity.begins > now {
+        let begins = httpdate::fmt_http_date(validity.begins);
+        Some(format!(
+            "the certificate is valid from {begins} on, which is not yet by the clock of this \
+             machine ({clock}); correct the clock"
+        ))
+    } else if validity.ends < now + SOON {
+        Some("the certificate ends within a week; renew it".into())
+    } else if names.is_empty() {
+        Some(
+            "the certificate names no host (subject alternative name); browsers reject it, and \
+             only clients get it for whose host there is no other"
+                .into(),
+        )
+    } else {
+        None
     }
 }
 
 /// From when on an ending certificate is worth a warning.
 const SOON: Duration = Duration::from_secs(7 * 86400);
 
+/// Within the years 1970 to 9999, which is what HTTP's dates can express.
 fn instant(seconds: i64) -> SystemTime {
-    let since = Duration::from_secs(seconds.unsigned_abs());
-    match seconds {
-        0.. => SystemTime::UNIX_EPOCH + since,
-        _ => SystemTime::UNIX_EPOCH - since,
-    }
+    let seconds = seconds.clamp(0, 253_402_300_799);
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.unsigned_abs())
 }
 
 /// Certificates, the server's first.
@@ -314,5 +336,45 @@ impl ResolvesServerCert for BySite {
         let mut usable = keys.iter().copied();
         let usable = usable.find(|key| key.key.choose_scheme(schemes).is_some());
         usable.or(keys.first().copied()).cloned()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_end_of_a_certificate_can_be_told() {
+        for seconds in [i64::MIN, -1, 0, 1 << 31, 253_402_300_800, i64::MAX] {
+            httpdate::fmt_http_date(instant(seconds));
+        }
+    }
+
+    #[test]
+    fn certificate_out_of_its_time_is_told_with_the_time_of_the_clock() {
+        let day = Duration::from_secs(86400);
+        let begins = SystemTime::UNIX_EPOCH + 20_000 * day;
+        let validity = Validity {
+            begins,
+            ends: begins + 90 * day,
+        };
+        let names = ["example.org".to_owned()];
+        let said = |now| problem(validity, &names, now);
+        assert_eq!(said(begins), None);
+        assert_eq!(said(begins + 82 * day), None);
+        assert!(said(begins + 84 * day).unwrap().contains("within a week"));
+        for (now, text) in [
+            (
+                begins + 90 * day,
+                "has expired by the clock of this machine",
+            ),
+            (SystemTime::UNIX_EPOCH, "valid from"),
+            (begins - day, "not yet by the clock of this machine"),
+        ] {
+            let said = said(now).unwrap();
+            let clock = httpdate::fmt_http_date(now);
+            assert!(said.contains(text) && said.contains(&clock), "{said}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod acme;
 pub mod certificates;
+pub mod clock;
 pub mod files;
 pub mod variables;
 pub mod watch;
@@ -19,6 +20,7 @@ use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiCli
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
+use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 pub use settings::{ClientCertificate, MinVersion, Settings};
@@ -46,6 +48,8 @@ pub struct Tls {
     pub handshakes: Arc<ConnectionLimiter>,
     /// What authorities are answered when they validate a domain.
     pub answers: Arc<ChallengeAnswers>,
+    /// The clock of this machine was set, so that certificates may be due.
+    pub clock_moved: Notify,
     source: TlsFileSource,
     current: ArcSwap<Loaded>,
     metrics: Arc<Metrics>,
@@ -87,6 +91,7 @@ impl Tls {
             hosts,
             handshakes: Arc::new(limiter),
             answers,
+            clock_moved: Notify::new(),
             source,
             current: ArcSwap::from_pointee(loaded),
             metrics,

@@ -1,11 +1,12 @@
-//! Serves new certificates when their files change.
+//! Serves new certificates when their files change, and has them checked when the clock is set.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tracing::warn;
 
 use super::Tls;
+use super::clock::ClockWatch;
 
 /// How often the files are read.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -15,7 +16,9 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// Runs until it is cancelled.
 pub async fn run(tls: Arc<Tls>) {
-    let mut warned = Instant::now();
+    let started = Instant::now();
+    let mut clock = ClockWatch::new(SystemTime::now(), Duration::ZERO);
+    let mut warned = started;
     let text = |error: anyhow::Error| format!("{error:#}");
     let mut persistent = PersistentError {
         // Reported at the start.
@@ -29,7 +32,15 @@ pub async fn run(tls: Arc<Tls>) {
         if let Some(error) = persistent.report(error) {
             warn!(%error, "cannot reload the certificates; the current ones stay in use");
         }
-        if warned.elapsed() > WARNING_INTERVAL {
+        let moved = clock.moved(SystemTime::now(), started.elapsed());
+        if let Some(moved) = moved {
+            warn!(
+                clock = %moved,
+                "the clock of this machine was set; certificates are checked"
+            );
+            tls.clock_moved.notify_one();
+        }
+        if moved.is_some() || warned.elapsed() > WARNING_INTERVAL {
             warned = Instant::now();
             tls.warn_of_ends();
         }

@@ -1,5 +1,6 @@
 //! Tests that Surus gets and renews certificates, from Pebble.
 
+mod limits;
 mod obtaining;
 mod pebble;
 mod privileges;
@@ -69,13 +70,26 @@ impl Place {
         args: &[&str],
         env: &[(&str, &str)],
     ) -> Acme {
-        let (directory, authority_ca) = (self.directory(), pebble.authority_ca());
+        let authority_ca = pebble.authority_ca();
+        self.serve_of(command, &pebble.url, &authority_ca, args, env)
+    }
+
+    /// With authorities at these URLs.
+    fn serve_of(
+        &self,
+        command: Command,
+        urls: &str,
+        authority_ca: &str,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Acme {
+        let directory = self.directory();
         let usual = [
             ("SURUS_TLS_LISTEN", "127.0.0.1:0"),
             ("SURUS_ENGINE_WORKERS", "1"),
             ("SURUS_ACME_DIRECTORY", directory.to_str().unwrap()),
-            ("SURUS_ACME_AUTHORITIES", &pebble.url),
-            ("SURUS_ACME_AUTHORITY_CA", &authority_ca),
+            ("SURUS_ACME_AUTHORITIES", urls),
+            ("SURUS_ACME_AUTHORITY_CA", authority_ca),
         ];
         let env = [&usual, env].concat();
         let surus = Surus::spawn_by(command, self.site.path(), args, &env);

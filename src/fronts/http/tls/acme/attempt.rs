@@ -7,31 +7,27 @@
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, anyhow, ensure};
 use instant_acme::{
-    Account, AccountCredentials, CertificateIdentifier, ChallengeType, Error, ExternalAccountKey,
-    NewAccount,
+    Account, CertificateIdentifier, ChallengeType, Error, ExternalAccountKey, NewAccount,
 };
 use rustls::RootCertStore;
-use rustls::crypto::ring;
-use rustls::pki_types::Der;
-use surus_sys::process;
 use tracing::{debug, error, info, warn};
 
+use super::attempt_files::{AttemptFiles, check};
 use super::http_client::Https;
-use super::link::{AttemptLink, AttemptOutcome};
+use super::link::{AttemptEnd, AttemptLink, AttemptOutcome};
 use super::order::{self, Issued};
-use super::schedule::{INTERVAL, PAUSES, latest, pause, renew_at, until, wait};
+use super::schedule::{PAUSES, RenewalWindow, USUAL_LIMIT, pause};
 use super::settings::{Authority, Domain, Settings};
 use super::store::{AttemptFailures, Store, fill};
 use crate::fronts::http::tls::certificates::{self, Served};
+use crate::fronts::http::tls::clock::ClockDifference;
 use crate::fronts::http::tls::files::PemFile;
-use crate::fronts::http::tls::x509;
 
 /// The time limit of an attempt.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -78,15 +74,6 @@ pub struct Attempt {
     is_asked: bool,
 }
 
-/// An authority, its opened files, and files in memory for the results.
-struct AttemptFiles {
-    authority: Authority,
-    account: Option<File>,
-    certificate: Option<File>,
-    new_account: File,
-    new_certificate: File,
-}
-
 /// A certificate that is there already.
 struct CurrentCertificate {
     source: usize,
@@ -110,16 +97,8 @@ impl Attempt {
             .context("there is no such domain")?;
         let store = Store::new(settings, project)?;
         store.make_ready(&settings.authorities)?;
-        let memory = || process::writable_memory_file().map(File::from);
-        let sources = settings.authorities.iter().map(|authority| {
-            Ok(AttemptFiles {
-                authority: authority.clone(),
-                account: store.open_account(authority)?,
-                certificate: store.open_certificate(authority, domain)?,
-                new_account: memory()?,
-                new_certificate: memory()?,
-            })
-        });
+        let authorities = settings.authorities.iter();
+        let sources = authorities.map(|authority| AttemptFiles::open(&store, authority, domain));
         let roots = settings.authority_ca.as_deref();
         let roots = roots.map(|path| PemFile::read(&project.join(path), "acme.authority_ca"));
         Ok(Attempt {
@@ -135,15 +114,8 @@ impl Attempt {
 
     /// The descriptors that the process needs.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.sources
-            .iter()
-            .flat_map(|source| {
-                let read = [source.account.as_ref(), source.certificate.as_ref()];
-                let written = [Some(&source.new_account), Some(&source.new_certificate)];
-                read.into_iter().chain(written).flatten()
-            })
-            .map(File::as_fd)
-            .collect()
+        let files = self.sources.iter().flat_map(AttemptFiles::all);
+        files.map(File::as_fd).collect()
     }
 
     /// In the owner of the store, after the attempt has ended with this exit status.
@@ -153,11 +125,9 @@ impl Attempt {
         };
         let mut is_kept = true;
         for source in &self.sources {
-            let authority = &source.authority;
-            let account = store.keep_account(authority, &source.new_account);
-            let certificate = store.keep_certificate(authority, domain, &source.new_certificate);
-            if let Err(error) = account.and(certificate) {
+            if let Err(error) = source.keep(&store, domain) {
                 is_kept = false;
+                let authority = &source.authority;
                 let error = format!("{error:#}");
                 error!(%domain, ?authority, error, "cannot store the certificate (acme.directory)");
             }
@@ -184,63 +154,143 @@ impl Attempt {
         };
         let done = tokio::time::timeout(TIMEOUT, self.proceed(&link)).await;
         let done = done.unwrap_or_else(|_| Err(anyhow!("not done within {TIMEOUT:?}")));
-        let (status, next, outcome) = match done {
-            Ok(done) => done,
-            Err(error) => {
-                let next = pause(self.failures.count.saturating_add(1));
-                error!(
-                    domain = %self.domain,
-                    next_attempt_in_minutes = next.as_secs() / 60,
-                    error = format!("{error:#}"),
-                    "cannot get a certificate"
-                );
-                (status::FAILED, next, AttemptOutcome::Failed)
-            }
-        };
-        link.end(next, outcome).await;
+        let (status, end) = done.unwrap_or_else(|error| {
+            let next = pause(self.failures.count.saturating_add(1)).max(self.limited());
+            let error = format!("{error:#}");
+            error!(
+                domain = %self.domain,
+                next_attempt_in_minutes = next.as_secs().div_ceil(60),
+                error,
+                "cannot get a certificate"
+            );
+            let outcome = AttemptOutcome::Failed;
+            let end = AttemptEnd::new(next, outcome, Some(error));
+            (status::FAILED, end)
+        });
+        link.end(end).await;
         status
     }
 
-    /// Returns the exit status, the time to the next attempt, and what to count.
-    async fn proceed(&self, link: &AttemptLink) -> anyhow::Result<(i32, Duration, AttemptOutcome)> {
+    /// Returns the exit status, too.
+    async fn proceed(&self, link: &AttemptLink) -> anyhow::Result<(i32, AttemptEnd)> {
         let https = self.https()?;
+        let clients: Vec<Https> = self.sources.iter().map(|_| https.for_another()).collect();
+        let proceeded = self.proceed_by(&clients, link).await;
+        for (source, https) in self.sources.iter().zip(&clients) {
+            let clock = https.heard().clock;
+            if clock != ClockDifference::None {
+                warn!(
+                    domain = %self.domain,
+                    authority = ?source.authority,
+                    clock = %clock,
+                    "the clock of this machine differs from the authority's; correct it"
+                );
+            }
+        }
+        proceeded
+    }
+
+    /// `clients` are for the authorities, in their order.
+    async fn proceed_by(
+        &self,
+        clients: &[Https],
+        link: &AttemptLink,
+    ) -> anyhow::Result<(i32, AttemptEnd)> {
         let current = self.current();
         if let Some(current) = &current {
-            let next = self.until_renewal(current, &https).await;
+            let next = self.until_renewal(current, &clients[current.source]).await;
             if !next.is_zero() {
-                return Ok((status::DONE, next, AttemptOutcome::NotAttempted));
+                let outcome = AttemptOutcome::NotAttempted;
+                return Ok((status::DONE, AttemptEnd::new(next, outcome, None)));
             }
         }
-        let left = self.left();
-        if !left.is_zero() {
-            info!(
-                domain = %self.domain,
-                next_attempt_in_minutes = left.as_secs().div_ceil(60),
-                "no attempt to get a certificate, because earlier ones have failed"
-            );
-            return Ok((status::TOO_EARLY, left, AttemptOutcome::NotAttempted));
+        if let Some(end) = self.too_early() {
+            return Ok((status::TOO_EARLY, end));
         }
         let mut failed = Vec::new();
-        for (index, source) in self.sources.iter().enumerate() {
+        for (index, (source, https)) in self.sources.iter().zip(clients).enumerate() {
+            if !source.limited_for(SystemTime::now()).is_zero() {
+                continue;
+            }
             let replaced = current.as_ref().filter(|current| current.source == index);
             let id = replaced.and_then(|current| current.id.clone());
-            match self.order(source, id, &https, link).await {
-                Ok(next) => return Ok((status::DONE, next, AttemptOutcome::Issued)),
-                Err(error) => {
-                    let authority = &source.authority;
-                    if self.sources.len() > 1 {
-                        warn!(
-                            domain = %self.domain,
-                            ?authority,
-                            error = format!("{error:#}"),
-                            "this authority issues no certificate"
-                        );
-                    }
-                    failed.push(format!("{authority:?}: {error:#}"));
+            let error = match self.order(source, id, https, link).await {
+                Ok(next) => {
+                    let end = AttemptEnd::new(next, AttemptOutcome::Issued, None);
+                    return Ok((status::DONE, end));
                 }
+                Err(error) => error,
+            };
+            let authority = &source.authority;
+            if self.sources.len() > 1 {
+                warn!(
+                    domain = %self.domain,
+                    ?authority,
+                    error = format!("{error:#}"),
+                    "this authority issues no certificate"
+                );
             }
+            self.note_limit(source, https, &error);
+            failed.push(format!("{authority:?}: {error:#}"));
         }
-        bail!("{}", failed.join("; "))
+        Err(anyhow!(failed.join("; ")))
+    }
+
+    /// Notes how long the authority wants no requests for the domain, if it has said so.
+    fn note_limit(&self, source: &AttemptFiles, https: &Https, error: &anyhow::Error) {
+        let is_limited = order::is_about(error, order::RATE_LIMITED);
+        let wait = https.heard().wait.max(order::wait_of(error));
+        let wait = wait.or(is_limited.then_some(USUAL_LIMIT));
+        let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
+            return;
+        };
+        warn!(
+            domain = %self.domain,
+            authority = ?source.authority,
+            minutes = wait.as_secs().div_ceil(60),
+            "the authority asks to wait before the next attempt"
+        );
+        // Without the note, the next attempt is too early, and the authority says so again.
+        if let Err(error) = source.limit(wait) {
+            warn!(error = format!("{error:#}"), "cannot note how long to wait");
+        }
+    }
+
+    /// How long no authority wants requests for the domain.
+    fn limited(&self) -> Duration {
+        let now = SystemTime::now();
+        let left = self.sources.iter().map(|source| source.limited_for(now));
+        left.min().unwrap_or_default()
+    }
+
+    /// The end of an attempt that earlier ones forbid.
+    fn too_early(&self) -> Option<AttemptEnd> {
+        let (failures, limited) = (self.left(), self.limited());
+        let next = failures.max(limited);
+        if next.is_zero() {
+            return None;
+        }
+        let (domain, next_attempt_in_minutes) = (&self.domain, next.as_secs().div_ceil(60));
+        let why = match limited >= failures {
+            true => {
+                info!(
+                    %domain,
+                    next_attempt_in_minutes,
+                    "no attempt to get a certificate, because the authority asks to wait"
+                );
+                "the authority asks to wait"
+            }
+            false => {
+                info!(
+                    %domain,
+                    next_attempt_in_minutes,
+                    "no attempt to get a certificate, because earlier ones have failed"
+                );
+                "earlier attempts have failed"
+            }
+        };
+        let outcome = AttemptOutcome::NotAttempted;
+        Some(AttemptEnd::new(next, outcome, Some(why.into())))
     }
 
     fn https(&self) -> anyhow::Result<Https> {
@@ -253,71 +303,61 @@ impl Attempt {
 
     /// The certificate that ends last. Damaged ones count as missing.
     fn current(&self) -> Option<CurrentCertificate> {
-        let read = |(index, source): (usize, &AttemptFiles)| {
-            let file = source.certificate.as_ref()?;
-            let text = text(file).ok()?;
-            let (served, id) = check(&text, &self.domain)
-                .inspect_err(|error| {
-                    warn!(
-                        domain = %self.domain,
-                        authority = ?source.authority,
-                        error = format!("{error:#}"),
-                        "cannot use a stored certificate"
-                    );
-                })
-                .ok()?;
-            Some(CurrentCertificate {
-                source: index,
-                served,
-                id,
-            })
+        let read = |(source, files): (usize, &AttemptFiles)| {
+            let (served, id) = files.current(&self.domain)?;
+            Some(CurrentCertificate { source, served, id })
         };
         let all = self.sources.iter().enumerate().filter_map(read);
         all.max_by_key(|current| current.served.ends())
     }
 
-    /// The time until the certificate must be renewed, or checked again. Zero for now.
+    /// The time until the certificate must be renewed, or checked again. Zero for now. The
+    /// authority's clock decides if it is known: by a wrong one, certificates seem to be due at
+    /// once, or never.
     async fn until_renewal(&self, current: &CurrentCertificate, https: &Https) -> Duration {
-        let now = SystemTime::now();
-        let by_age = until(renew_at(&current.served), now);
-        let Some(id) = current.id.as_ref().filter(|_| !by_age.is_zero()) else {
-            return wait(by_age, INTERVAL);
-        };
         let source = &self.sources[current.source];
-        match self.window(source, id, https).await {
-            Ok(None) => wait(by_age, INTERVAL),
-            Ok(Some((start, end, again))) => {
-                // Anywhere in the window, so that not all renew at its start (RFC 9773, 4.2).
-                let length = end.duration_since(start).unwrap_or_default();
+        let window = self.window(source, current.id.as_ref(), https).await;
+        let now = https.heard().clock.correct(SystemTime::now());
+        let validity = current.served.validity();
+        match window {
+            Ok(Some(window)) => {
                 let random = RandomState::new().hash_one(0) >> 32;
                 let part = random as f64 / f64::from(u32::MAX);
-                let suggested = (start + length.mul_f64(part)).min(latest(&current.served));
-                wait(until(suggested, now), again)
+                validity.until_suggested(&window, part, now)
             }
+            Ok(None) => validity.until_check(now),
             Err(error) => {
                 let error = format!("{error:#}");
                 debug!(domain = %self.domain, error, "no time of renewal from the authority");
-                wait(by_age, INTERVAL)
+                validity.until_check(now)
             }
         }
     }
 
-    /// When the authority suggests to renew (ARI), and when to ask again. None if it does not say.
+    /// When the authority suggests to renew. None if it does not say.
     async fn window(
         &self,
         source: &AttemptFiles,
-        id: &CertificateIdentifier<'_>,
+        id: Option<&CertificateIdentifier<'_>>,
         https: &Https,
-    ) -> anyhow::Result<Option<(SystemTime, SystemTime, Duration)>> {
+    ) -> anyhow::Result<Option<RenewalWindow>> {
         let Some(credentials) = source.credentials() else {
             return Ok(None);
         };
         let builder = Account::builder_with_http(Box::new(https.clone()));
+        // Its clock is known from then on.
         let account = builder.from_credentials(credentials).await?;
+        let Some(id) = id else {
+            return Ok(None);
+        };
         match account.renewal_info(id).await {
             Ok((info, again)) => {
                 let window = info.suggested_window;
-                Ok(Some((window.start.into(), window.end.into(), again)))
+                Ok(Some(RenewalWindow {
+                    start: window.start.into(),
+                    end: window.end.into(),
+                    again,
+                }))
             }
             Err(Error::Unsupported(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -356,7 +396,7 @@ impl Attempt {
                 order::obtain(&account, domain, &kind, id, link).await
             };
             let error = match ordered.await {
-                Ok(issued) => return self.take(source, &issued),
+                Ok(issued) => return self.take(source, https, &issued),
                 Err(error) => error,
             };
             is_lost = order::is_about(&error, order::NO_ACCOUNT);
@@ -397,7 +437,12 @@ impl Attempt {
     }
 
     /// Checks what was issued, and hands it to the owner of the store.
-    fn take(&self, source: &AttemptFiles, issued: &Issued) -> anyhow::Result<Duration> {
+    fn take(
+        &self,
+        source: &AttemptFiles,
+        https: &Https,
+        issued: &Issued,
+    ) -> anyhow::Result<Duration> {
         let text = format!("{}\n{}", issued.key.trim_end(), issued.chain);
         let (served, _) = check(&text, &self.domain).context("it cannot be used")?;
         fill(&source.new_certificate, text.as_bytes())?;
@@ -407,7 +452,8 @@ impl Attempt {
             ends = %httpdate::fmt_http_date(served.ends()),
             "certificate obtained"
         );
-        let next = until(renew_at(&served), SystemTime::now());
+        let now = https.heard().clock.correct(SystemTime::now());
+        let next = served.validity().until_check(now);
         ensure!(
             !next.is_zero(),
             "the new certificate is valid from {} to {}, so it had to be renewed at once; check \
@@ -415,50 +461,6 @@ impl Attempt {
             httpdate::fmt_http_date(served.begins()),
             httpdate::fmt_http_date(served.ends())
         );
-        Ok(wait(next, INTERVAL))
+        Ok(next)
     }
-}
-
-impl AttemptFiles {
-    /// The account, as this attempt has created it or an earlier one. None if there is none, or the
-    /// file is damaged.
-    fn credentials(&self) -> Option<AccountCredentials> {
-        let new = Some(&self.new_account);
-        let mut texts = [new, self.account.as_ref()].into_iter().flatten();
-        let text = texts.find_map(|file| text(file).ok().filter(|text| !text.is_empty()))?;
-        serde_json::from_str(&text)
-            .inspect_err(|_| {
-                let authority = &self.authority;
-                warn!(
-                    ?authority,
-                    "the account's file is damaged; a new account is created"
-                );
-            })
-            .ok()
-    }
-}
-
-fn text(mut file: &File) -> anyhow::Result<String> {
-    let mut text = String::new();
-    file.rewind()?;
-    file.take(1 << 20).read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// Whether a file's certificate can be served for the domain.
-fn check(
-    text: &str,
-    domain: &Domain,
-) -> anyhow::Result<(Served, Option<CertificateIdentifier<'static>>)> {
-    let file = PemFile {
-        path: domain.as_str().into(),
-        text: text.to_owned(),
-        is_public: false,
-    };
-    let served = Served::acquired(&file, domain.as_str(), &ring::default_provider())?;
-    let id = served.leaf().and_then(x509::renewal_id);
-    let id = id.map(|(issuer, serial)| {
-        CertificateIdentifier::new(Der::from_slice(issuer), Der::from_slice(serial))
-    });
-    Ok((served, id))
 }

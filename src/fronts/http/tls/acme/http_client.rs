@@ -1,23 +1,27 @@
 //! Sends the requests of the ACME client: one connection each, over TLS only, bounded in time and
-//! size.
+//! size. Notes what answers say about the time.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
-use http::{HeaderValue, Request, Uri, header};
+use http::response::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use super::schedule::{LONGEST_WAIT, USUAL_LIMIT};
+use crate::fronts::http::tls::clock::ClockDifference;
 
 /// The time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,7 +30,18 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const LARGEST: usize = 1 << 20;
 
 #[derive(Clone)]
-pub struct Https(TlsConnector);
+pub struct Https {
+    connector: TlsConnector,
+    heard: Arc<Mutex<Heard>>,
+}
+
+/// What the answers of an authority have said about the time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heard {
+    pub clock: ClockDifference,
+    /// How long to wait before the next request, as errors have asked.
+    pub wait: Option<Duration>,
+}
 
 impl Https {
     /// Trusts these roots, or without them those that browsers trust.
@@ -38,8 +53,64 @@ impl Https {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Https(TlsConnector::from(Arc::new(config))))
+        Ok(Https {
+            connector: TlsConnector::from(Arc::new(config)),
+            heard: Arc::default(),
+        })
     }
+
+    /// A client for another authority.
+    pub fn for_another(&self) -> Https {
+        Https {
+            connector: self.connector.clone(),
+            heard: Arc::default(),
+        }
+    }
+
+    pub fn heard(&self) -> Heard {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Heard {
+    /// Notes what the head of an answer says, and makes its `Retry-After` a number of seconds
+    /// within bounds: instant-acme compares dates with this machine's clock.
+    fn note(&mut self, head: &mut Parts, now: SystemTime) {
+        let date = date(&head.headers, header::DATE);
+        if let Some(date) = date {
+            self.clock = ClockDifference::between(now, date);
+        }
+        let wait = retry_after(&head.headers, date.unwrap_or(now));
+        head.headers.remove(header::RETRY_AFTER);
+        if let Some(wait) = wait {
+            let seconds = HeaderValue::from(wait.as_secs());
+            head.headers.insert(header::RETRY_AFTER, seconds);
+        }
+        let is_limit = head.status == StatusCode::TOO_MANY_REQUESTS;
+        let wait = wait.or(is_limit.then_some(USUAL_LIMIT));
+        if head.status.is_client_error() || head.status.is_server_error() {
+            self.wait = self.wait.max(wait);
+        }
+    }
+}
+
+fn date(headers: &HeaderMap, name: header::HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?.trim()).ok()
+}
+
+/// A number of seconds, or a date by the authority's clock (RFC 9110, 10.2.3).
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let wait = match is_number {
+        // It has more digits than a number can have.
+        true => text.parse().map_or(LONGEST_WAIT, Duration::from_secs),
+        false => {
+            let until = date(headers, header::RETRY_AFTER)?;
+            until.duration_since(now).unwrap_or_default()
+        }
+    };
+    Some(wait.min(LONGEST_WAIT))
 }
 
 impl HttpClient for Https {
@@ -47,27 +118,52 @@ impl HttpClient for Https {
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
-        let connector = self.0.clone();
+        let https = self.clone();
         Box::pin(async move {
             let host = request.uri().host().unwrap_or_default().to_owned();
-            let sent = tokio::time::timeout(TIMEOUT, send(connector, request)).await;
-            sent.map_err(|_| anyhow!("no response within {TIMEOUT:?}"))
+            let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+            let sent = tokio::time::timeout(TIMEOUT, send(https.connector, request)).await;
+            let sent = sent
+                .map_err(|_| anyhow!("no response within {TIMEOUT:?}"))
                 .and_then(|sent| sent)
-                .with_context(|| format!("cannot reach {host}"))
-                .map_err(|error| Error::Other(error.into()))
+                .with_context(|| format!("cannot reach {host}"));
+            let checked = sent.and_then(|(mut head, body)| {
+                let mut heard = https.heard.lock().unwrap_or_else(PoisonError::into_inner);
+                heard.note(&mut head, SystemTime::now());
+                check(&host, head.status, is_read, &body)?;
+                Ok(BytesResponse {
+                    parts: head,
+                    body: Box::new(body),
+                })
+            });
+            checked.map_err(|error| Error::Other(error.into()))
         })
+    }
+}
+
+/// An error for an answer of which instant-acme would say only that it is no JSON, or that a
+/// directory lacks fields.
+fn check(host: &str, status: StatusCode, is_read: bool, body: &[u8]) -> anyhow::Result<()> {
+    if status.as_u16() < 400 {
+        return Ok(());
+    }
+    let problem: Option<Problem> = serde_json::from_slice(body).ok();
+    match problem {
+        Some(problem) if is_read => bail!("{host} has answered {status}: {problem}"),
+        Some(_) => Ok(()),
+        None => bail!("{host} has answered {status}"),
     }
 }
 
 async fn send(
     connector: TlsConnector,
     request: Request<BodyWrapper<Bytes>>,
-) -> anyhow::Result<BytesResponse> {
+) -> anyhow::Result<(Parts, Bytes)> {
     let (mut head, body) = request.into_parts();
     let uri = std::mem::take(&mut head.uri);
     let authority = uri.authority().context("the URL has no host")?;
     if uri.scheme_str() != Some("https") {
-        anyhow::bail!("{uri} is not an https URL");
+        bail!("{uri} is not an https URL");
     }
     let host = authority.host().trim_matches(['[', ']']).to_owned();
     let value = HeaderValue::from_str(authority.as_str())?;
@@ -88,8 +184,85 @@ async fn send(
     let body = Limited::new(body, LARGEST).collect().await;
     driven.abort();
     let body = body.map_err(|error| anyhow!(error))?.to_bytes();
-    Ok(BytesResponse {
-        parts: head,
-        body: Box::new(body),
-    })
+    Ok((head, body))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// 2024-01-02 00:00:00 UTC.
+    const DATE: &str = "Tue, 02 Jan 2024 00:00:00 GMT";
+    const DAY: Duration = Duration::from_secs(86400);
+
+    /// What is heard of an answer, and its `Retry-After` after that.
+    fn heard(status: u16, retry: &str, now: SystemTime) -> (Heard, Option<String>) {
+        let mut answer = http::Response::builder()
+            .status(status)
+            .header("date", DATE);
+        if !retry.is_empty() {
+            answer = answer.header("retry-after", retry);
+        }
+        let (mut head, ()) = answer.body(()).unwrap().into_parts();
+        let mut heard = Heard::default();
+        heard.note(&mut head, now);
+        let left = head.headers.get("retry-after");
+        (heard, left.map(|value| value.to_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn wait_of_errors_is_heard_within_bounds_by_the_authoritys_clock() {
+        let now = httpdate::parse_http_date(DATE).unwrap();
+        let hour = "Tue, 02 Jan 2024 01:00:00 GMT";
+        for (status, retry, wait) in [
+            (429, "90", Some(90)),
+            (429, "", Some(3600)),
+            (429, hour, Some(3600)),
+            (429, "Mon, 01 Jan 2024 00:00:00 GMT", Some(0)),
+            (429, "soon", Some(3600)),
+            (403, "90", Some(90)),
+            (503, "18446744073709551615", Some(7 * 86400)),
+            (503, "99999999999999999999999", Some(7 * 86400)),
+            (503, "Tue, 02 Jan 2074 00:00:00 GMT", Some(7 * 86400)),
+            (503, "", None),
+            (400, "", None),
+            (200, "90", None),
+        ] {
+            for clock in [now, now + 400 * DAY, now - 400 * DAY] {
+                let (heard, left) = heard(status, retry, clock);
+                let expected = wait.map(Duration::from_secs);
+                assert_eq!(heard.wait, expected, "{status} {retry}");
+                let is_seconds = left.is_none_or(|left| left.parse::<u32>().is_ok());
+                assert!(is_seconds, "{status} {retry}");
+            }
+        }
+        assert_eq!(heard(200, hour, now).1.as_deref(), Some("3600"));
+    }
+
+    #[test]
+    fn difference_of_the_clocks_is_heard() {
+        let now = httpdate::parse_http_date(DATE).unwrap();
+        let clock = |now| heard(200, "", now).0.clock;
+        assert_eq!(clock(now), ClockDifference::None);
+        assert_eq!(clock(now + DAY), ClockDifference::Ahead(DAY));
+        assert_eq!(clock(now - DAY), ClockDifference::Behind(DAY));
+    }
+
+    #[test]
+    fn error_that_is_no_answer_of_acme_is_told_by_its_status() {
+        let said = |status, is_read, body: &str| {
+            let status = StatusCode::from_u16(status).unwrap();
+            check("ca.example", status, is_read, body.as_bytes())
+                .err()
+                .map(|error| error.to_string())
+        };
+        let problem = r#"{"type": "urn:x", "detail": "too many"}"#;
+        assert_eq!(said(200, true, "<html>"), None);
+        assert_eq!(said(429, false, problem), None);
+        let read = said(429, true, problem).unwrap();
+        assert!(read.contains("429") && read.contains("too many"), "{read}");
+        let page = said(503, false, "<html>").unwrap();
+        assert_eq!(page, "ca.example has answered 503 Service Unavailable");
+    }
 }

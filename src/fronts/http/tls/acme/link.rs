@@ -7,8 +7,16 @@ use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 
+use super::schedule::LONGEST_WAIT;
+
 /// The largest packet.
 const MAX_BYTES: usize = 16 * 1024;
+
+/// The least time between two attempts.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+/// The most characters of a reason, whose parts come from the authority.
+const MAX_REASON: usize = 1000;
 
 /// What the front end must answer to the authority.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,11 +34,38 @@ pub struct ChallengeAnswer {
 pub enum AttemptMessage {
     /// The front end confirms with an empty object when it gives this answer.
     Answer(ChallengeAnswer),
-    /// The attempt has ended, and the next one is useful after this time.
-    End {
-        next: Duration,
-        outcome: AttemptOutcome,
-    },
+    End(AttemptEnd),
+}
+
+/// What an attempt says at its end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AttemptEnd {
+    /// The next one is useful after this time.
+    pub next: Duration,
+    pub outcome: AttemptOutcome,
+    /// Why there is no certificate, or no new one.
+    pub reason: Option<String>,
+}
+
+impl AttemptEnd {
+    pub fn new(next: Duration, outcome: AttemptOutcome, reason: Option<String>) -> AttemptEnd {
+        let end = AttemptEnd {
+            next,
+            outcome,
+            reason,
+        };
+        end.bounded()
+    }
+
+    /// Within bounds, whatever the attempt has sent.
+    pub fn bounded(self) -> AttemptEnd {
+        let reason = self.reason;
+        AttemptEnd {
+            next: self.next.clamp(SHORTEST_WAIT, LONGEST_WAIT),
+            reason: reason.map(|text| text.chars().take(MAX_REASON).collect()),
+            ..self
+        }
+    }
 }
 
 /// How an attempt has ended.
@@ -66,9 +101,9 @@ impl AttemptLink {
     }
 
     /// In the attempt.
-    pub async fn end(&self, next: Duration, outcome: AttemptOutcome) {
+    pub async fn end(&self, end: AttemptEnd) {
         // A front end that has left needs no message.
-        let _ = self.send(&AttemptMessage::End { next, outcome }).await;
+        let _ = self.send(&AttemptMessage::End(end)).await;
     }
 
     async fn send(&self, message: &AttemptMessage) -> anyhow::Result<()> {

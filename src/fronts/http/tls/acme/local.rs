@@ -41,17 +41,22 @@ const OTHERS: Duration = Duration::from_secs(10);
 pub struct LocalAuthority<'a> {
     store: &'a Store,
     directory: PathBuf,
+    now: SystemTime,
 }
 
 impl<'a> LocalAuthority<'a> {
     pub fn new(store: &'a Store) -> LocalAuthority<'a> {
-        let directory = store.local_directory();
-        LocalAuthority { store, directory }
+        LocalAuthority {
+            directory: store.local_directory(),
+            store,
+            now: SystemTime::now(),
+        }
     }
 
     /// Issues what the local domains of the settings lack, or what ends soon.
     pub fn renew(&self, settings: &Settings) -> anyhow::Result<()> {
-        let is_due = |domain: &&Domain| domain.is_local() && !is_valid(&self.store.local(domain));
+        let is_valid = |domain: &Domain| self.state(&self.store.local(domain)) == FileState::Valid;
+        let is_due = |domain: &&Domain| domain.is_local() && !is_valid(*domain);
         let due: Vec<&Domain> = settings.domains.iter().filter(is_due).collect();
         if due.is_empty() {
             return Ok(());
@@ -60,7 +65,7 @@ impl<'a> LocalAuthority<'a> {
         let issuer = self.issuer()?;
         for domain in due {
             let file = self.store.local(domain);
-            let pem = issue(domain, &issuer)?;
+            let pem = issue(domain, &issuer, self.now)?;
             self.store.keep_local(&file, pem.as_bytes())?;
         }
         Ok(())
@@ -97,27 +102,57 @@ impl<'a> LocalAuthority<'a> {
         }
     }
 
-    /// The authority, which is made if there is none or its certificate has ended.
+    /// The authority, which is made if there is none or its certificate has ended. One that is not
+    /// valid yet stays: the clock is wrong, and browsers trust it.
     fn issuer(&self) -> anyhow::Result<Issuer<'static, KeyPair>> {
         let path = self.directory.join("root.pem");
-        let key = match is_valid(&path) {
-            true => Some(read_key(&path)?),
-            false => None,
+        let key = match self.state(&path) {
+            FileState::Valid | FileState::NotYet => Some(read_key(&path)?),
+            FileState::Unusable => None,
         };
         let public = self.directory.join("root.crt");
         if let Some(key) = key
             && public.exists()
         {
-            return Ok(Issuer::new(root(&key)?, key));
+            return Ok(Issuer::new(root(&key, self.now)?, key));
         }
         let key = KeyPair::generate()?;
-        let params = root(&key)?;
+        let params = root(&key, self.now)?;
         let certificate = params.self_signed(&key)?.pem();
         let both = format!("{certificate}{}", key.serialize_pem());
         self.store.keep_local(&path, both.as_bytes())?;
         self.store.keep_local(&public, certificate.as_bytes())?;
         Ok(Issuer::new(params, key))
     }
+
+    fn state(&self, path: &Path) -> FileState {
+        let Ok(bytes) = surus_sys::regular_file::read(path, 64 * 1024) else {
+            return FileState::Unusable;
+        };
+        let about = CertificateDer::from_pem_slice(&bytes).ok();
+        let Some(about) = about.and_then(|der| x509::parse(&der)) else {
+            return FileState::Unusable;
+        };
+        let now = self.now.duration_since(SystemTime::UNIX_EPOCH);
+        let seconds = |time: Duration| time.as_secs().cast_signed();
+        let now = seconds(now.unwrap_or_default());
+        if about.not_after <= now + seconds(RENEWED_AT) {
+            FileState::Unusable
+        } else if about.not_before > now {
+            FileState::NotYet
+        } else {
+            FileState::Valid
+        }
+    }
+}
+
+/// The certificate of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum FileState {
+    Valid,
+    NotYet,
+    /// Missing, damaged, or it ends soon.
+    Unusable,
 }
 
 /// The certificate of a local authority, to be trusted.
@@ -145,7 +180,7 @@ pub fn read(certificate: &Path) -> anyhow::Result<Trusted> {
         bail!("{file} is not the certificate of a local authority of Surus");
     };
     let key = KeyPair::generate()?;
-    let own = root(&key)?.self_signed(&key)?;
+    let own = root(&key, SystemTime::now())?.self_signed(&key)?;
     let permitted = x509::name_constraints(own.der());
     ensure!(
         permitted.is_some() && x509::name_constraints(&der) == permitted,
@@ -171,21 +206,6 @@ fn pem(der: &[u8]) -> String {
     pem + "-----END CERTIFICATE-----\n"
 }
 
-/// Whether a file has a certificate that is valid for long enough.
-fn is_valid(path: &Path) -> bool {
-    let Ok(bytes) = surus_sys::regular_file::read(path, 64 * 1024) else {
-        return false;
-    };
-    let about = CertificateDer::from_pem_slice(&bytes).ok();
-    let Some(about) = about.and_then(|der| x509::parse(&der)) else {
-        return false;
-    };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let seconds = |time: Duration| time.as_secs().cast_signed();
-    let now = seconds(now.unwrap_or_default());
-    about.not_before <= now && about.not_after > now + seconds(RENEWED_AT)
-}
-
 fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
     let bytes = surus_sys::regular_file::read(path, 64 * 1024)?;
     let text = String::from_utf8_lossy(&bytes);
@@ -200,7 +220,7 @@ fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
 }
 
 /// The authority of a key.
-fn root(key: &KeyPair) -> anyhow::Result<CertificateParams> {
+fn root(key: &KeyPair, now: SystemTime) -> anyhow::Result<CertificateParams> {
     // Stores tell authorities apart by their names.
     let public = key.public_key_raw();
     let id: String = public
@@ -227,13 +247,17 @@ fn root(key: &KeyPair) -> anyhow::Result<CertificateParams> {
         permitted_subtrees: names.into_iter().chain(addresses).collect(),
         excluded_subtrees: Vec::new(),
     });
-    valid_for(&mut params, ROOT_LIFETIME);
+    valid_for(&mut params, ROOT_LIFETIME, now);
     Ok(params)
 }
 
 /// A certificate for a domain, and its key. That of `localhost` is for this machine's addresses,
 /// too.
-fn issue(domain: &Domain, issuer: &Issuer<'static, KeyPair>) -> anyhow::Result<String> {
+fn issue(
+    domain: &Domain,
+    issuer: &Issuer<'static, KeyPair>,
+    now: SystemTime,
+) -> anyhow::Result<String> {
     let addresses: &[&str] = match domain.as_str() {
         "localhost" => &["127.0.0.1", "::1"],
         _ => &[],
@@ -247,16 +271,16 @@ fn issue(domain: &Domain, issuer: &Issuer<'static, KeyPair>) -> anyhow::Result<S
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    valid_for(&mut params, LIFETIME);
+    valid_for(&mut params, LIFETIME, now);
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, issuer)?;
     Ok(format!("{}{}", certificate.pem(), key.serialize_pem()))
 }
 
 /// From yesterday on, because the clocks of containers and virtual machines differ.
-fn valid_for(params: &mut CertificateParams, time: Duration) {
+fn valid_for(params: &mut CertificateParams, time: Duration, now: SystemTime) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.duration_since(SystemTime::UNIX_EPOCH);
     let now = epoch + now.unwrap_or_default();
     params.not_before = now - DAY;
     params.not_after = now + time;
@@ -329,6 +353,38 @@ mod tests {
         assert!(is_accepted(&root, &read(first), "localhost"));
     }
 
+    /// Browsers trust it, and a new one would be of another name.
+    #[test]
+    fn authority_stays_when_the_clock_is_set_back_and_right_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path(), &["localhost"]);
+        let store = Store::new(&settings, dir.path()).unwrap();
+        let at = |now| LocalAuthority {
+            now,
+            ..LocalAuthority::new(&store)
+        };
+        let now = SystemTime::now();
+        let read = |path: PathBuf| std::fs::read(path).unwrap();
+        let root = read(at(now).certificate().unwrap());
+        at(now).renew(&settings).unwrap();
+        let leaf = || read(store.local(&settings.domains[0]));
+        let first = leaf();
+        let back = at(now - 400 * DAY);
+        back.renew(&settings).unwrap();
+        assert_eq!(read(back.certificate().unwrap()), root);
+        let second = leaf();
+        assert_ne!(second, first);
+        assert_eq!(
+            back.state(&store.local(&settings.domains[0])),
+            FileState::Valid
+        );
+        back.renew(&settings).unwrap();
+        assert_eq!(leaf(), second);
+        at(now).renew(&settings).unwrap();
+        assert_eq!(read(at(now).certificate().unwrap()), root);
+        assert!(is_accepted(&root, &leaf(), "localhost"));
+    }
+
     #[test]
     fn authority_certifies_no_name_of_the_internet() {
         let dir = tempfile::tempdir().unwrap();
@@ -340,7 +396,7 @@ mod tests {
         for name in ["example.org", "localhost.example.org", "10.0.0.1"] {
             let mut params = CertificateParams::new([name.to_owned()]).unwrap();
             params.use_authority_key_identifier_extension = true;
-            valid_for(&mut params, LIFETIME);
+            valid_for(&mut params, LIFETIME, SystemTime::now());
             let leaf = params
                 .signed_by(&KeyPair::generate().unwrap(), &issuer)
                 .unwrap();
@@ -366,10 +422,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("root.crt");
         let key = KeyPair::generate().unwrap();
-        let good = root(&key).unwrap();
-        let mut free = root(&key).unwrap();
+        let now = SystemTime::now();
+        let good = root(&key, now).unwrap();
+        let mut free = root(&key, now).unwrap();
         free.name_constraints = None;
-        let mut wide = root(&key).unwrap();
+        let mut wide = root(&key, now).unwrap();
         if let Some(constraints) = &mut wide.name_constraints {
             let more = GeneralSubtree::DnsName("org".into());
             constraints.permitted_subtrees.push(more);

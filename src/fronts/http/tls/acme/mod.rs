@@ -7,6 +7,7 @@
 
 pub mod answers;
 pub mod attempt;
+mod attempt_files;
 mod http_client;
 pub mod link;
 pub mod local;

@@ -1,6 +1,6 @@
 //! Orders one certificate from one authority.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use instant_acme::{
@@ -10,6 +10,7 @@ use instant_acme::{
 use tracing::debug;
 
 use super::link::{AttemptLink, ChallengeAnswer};
+use super::schedule::LONGEST_WAIT;
 
 /// How long an authority may take to validate, or to issue.
 const POLLING: RetryPolicy = RetryPolicy::new()
@@ -38,9 +39,7 @@ pub async fn obtain(
         None => account.new_order(&new()).await,
         Some(id) => match account.new_order(&new().replaces(id)).await {
             // The authority has no such certificate any more, or it is replaced already.
-            Err(Error::Api(problem))
-                if ![NO_ACCOUNT, BAD_NONCE].map(Some).contains(&kind(&problem)) =>
-            {
+            Err(Error::Api(problem)) if !OTHERS.map(Some).contains(&kind(&problem)) => {
                 debug!(%problem, "the authority does not take the order as a renewal");
                 account.new_order(&new()).await
             }
@@ -67,6 +66,10 @@ pub async fn obtain(
 /// Kinds of problems (RFC 8555, 6.7).
 pub const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 pub const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
+pub const RATE_LIMITED: &str = "urn:ietf:params:acme:error:rateLimited";
+
+/// Those that another order would meet as well.
+const OTHERS: [&str; 3] = [NO_ACCOUNT, BAD_NONCE, RATE_LIMITED];
 
 fn kind(problem: &Problem) -> Option<&str> {
     problem.r#type.as_deref()
@@ -79,6 +82,18 @@ pub fn is_about(error: &anyhow::Error, problem: &str) -> bool {
         _ => false,
     };
     error.chain().any(is_one)
+}
+
+/// How long the authority wants to be left alone, if an order is not done within [`POLLING`].
+pub fn wait_of(error: &anyhow::Error) -> Option<Duration> {
+    let mut causes = error.chain();
+    causes.find_map(|cause| match cause.downcast_ref() {
+        Some(Error::Timeout(Some(next))) => Some(
+            next.saturating_duration_since(Instant::now())
+                .min(LONGEST_WAIT),
+        ),
+        _ => None,
+    })
 }
 
 /// Shows the authority that this server controls the domain.
@@ -140,4 +155,20 @@ async fn reason(order: &mut Order) -> Option<String> {
         }
     }
     None
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_of_an_order_that_takes_long_is_known() {
+        let later = Instant::now() + Duration::from_secs(900);
+        let error = anyhow::Error::new(Error::Timeout(Some(later))).context("no certificate");
+        let wait = wait_of(&error).unwrap();
+        assert!(wait > Duration::from_secs(600) && wait <= Duration::from_secs(900));
+        assert_eq!(wait_of(&anyhow::Error::new(Error::Timeout(None))), None);
+        assert_eq!(wait_of(&anyhow!("another")), None);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::fronts::http::tls::certificates::Served;
+use crate::fronts::http::tls::certificates::Validity;
 
 /// How often an attempt asks the authority when to renew.
 pub const INTERVAL: Duration = Duration::from_secs(12 * 3600);
@@ -22,6 +22,12 @@ pub const PAUSES: [Duration; 8] = [
     minutes(360),
 ];
 
+/// The longest time that an authority can make Surus wait. Let's Encrypt counts by the week.
+pub const LONGEST_WAIT: Duration = minutes(7 * 24 * 60);
+
+/// How long a limit lasts if the authority does not say.
+pub const USUAL_LIMIT: Duration = minutes(60);
+
 const fn minutes(number: u64) -> Duration {
     Duration::from_secs(60 * number)
 }
@@ -33,25 +39,61 @@ pub fn pause(failures: u32) -> Duration {
     PAUSES[index.min(last)]
 }
 
-/// When two thirds of a certificate's lifetime are over.
-pub fn renew_at(served: &Served) -> SystemTime {
-    let lifetime = served.ends().duration_since(served.begins());
-    served.ends() - lifetime.unwrap_or_default() / 3
+/// What is left of a pause. Nothing if the clock was set back since it began: the next failure
+/// notes the new time.
+pub fn rest(pause: Duration, since: SystemTime, now: SystemTime) -> Duration {
+    match now.duration_since(since) {
+        Ok(elapsed) => pause.saturating_sub(elapsed),
+        Err(_) => Duration::ZERO,
+    }
 }
 
-/// When a certificate is renewed even if its authority suggests a later time.
-pub fn latest(served: &Served) -> SystemTime {
-    let lifetime = served.ends().duration_since(served.begins());
-    served.ends() - lifetime.unwrap_or_default() / 6
+impl Validity {
+    fn lifetime(self) -> Duration {
+        self.ends.duration_since(self.begins).unwrap_or_default()
+    }
+
+    /// When two thirds of the lifetime are over.
+    fn renew_at(self) -> SystemTime {
+        self.ends - self.lifetime() / 3
+    }
+
+    /// When it is renewed even if its authority suggests a later time.
+    fn latest(self) -> SystemTime {
+        self.ends - self.lifetime() / 6
+    }
+
+    /// The time to the next check of a certificate without a suggestion of its authority. Zero if
+    /// it must be renewed now.
+    pub fn until_check(self, now: SystemTime) -> Duration {
+        wait(until(self.renew_at(), now), INTERVAL)
+    }
+
+    /// The same with the authority's suggestion. `part` is a random number from 0 to 1: it selects
+    /// an instant of the window, so that not all renew at its start (RFC 9773, 4.2).
+    pub fn until_suggested(self, window: &RenewalWindow, part: f64, now: SystemTime) -> Duration {
+        let length = window.end.duration_since(window.start).unwrap_or_default();
+        let suggested = window.start + length.mul_f64(part.clamp(0.0, 1.0));
+        wait(until(suggested.min(self.latest()), now), window.again)
+    }
+}
+
+/// When the authority suggests to renew (ARI).
+#[derive(Debug, Clone, Copy)]
+pub struct RenewalWindow {
+    pub start: SystemTime,
+    pub end: SystemTime,
+    /// When to ask again.
+    pub again: Duration,
 }
 
 /// Zero if that time is past.
-pub fn until(at: SystemTime, now: SystemTime) -> Duration {
+fn until(at: SystemTime, now: SystemTime) -> Duration {
     at.duration_since(now).unwrap_or_default()
 }
 
 /// The time to the next check, if `left` is the time to the renewal. Zero stays zero.
-pub fn wait(left: Duration, again: Duration) -> Duration {
+fn wait(left: Duration, again: Duration) -> Duration {
     match left.is_zero() {
         true => left,
         false => left.min(again).clamp(SHORTEST, INTERVAL),
@@ -59,27 +101,4 @@ pub fn wait(left: Duration, again: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_with_failures_and_have_an_end() {
-        assert_eq!(pause(0), minutes(1));
-        assert_eq!(pause(1), minutes(1));
-        assert_eq!(pause(2), minutes(5));
-        assert_eq!(pause(u32::MAX), minutes(360));
-        // Five validations within an hour would be refused.
-        let four: Duration = PAUSES[..4].iter().sum();
-        assert!(four + PAUSES[4] > minutes(60));
-    }
-
-    #[test]
-    fn check_is_at_the_renewal_or_before_but_not_at_once() {
-        let days = |number: u64| minutes(number * 24 * 60);
-        assert_eq!(wait(Duration::ZERO, minutes(9)), Duration::ZERO);
-        assert_eq!(wait(days(30), minutes(9)), minutes(9));
-        assert_eq!(wait(days(30), days(1)), INTERVAL);
-        assert_eq!(wait(minutes(5), days(1)), minutes(5));
-        assert_eq!(wait(Duration::from_millis(1), days(1)), SHORTEST);
-    }
-}
+mod tests;

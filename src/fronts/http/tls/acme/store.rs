@@ -3,6 +3,7 @@
 //!
 //! - `accounts/AUTHORITY.json`: the account at an authority, with its key
 //! - `certificates/AUTHORITY/DOMAIN.pem`: a key and its chain in one file, which a rename replaces
+//! - `retry-after/AUTHORITY/DOMAIN`: for how many seconds the authority wanted no request
 //! - `failures/DOMAIN`: how many attempts have failed since the last success
 //! - `local/`: the authority of this machine (`local.rs`)
 
@@ -76,6 +77,11 @@ impl Store {
         dir.join(format!("{domain}.pem"))
     }
 
+    fn limit(&self, authority: &Authority, domain: &Domain) -> PathBuf {
+        let dir = self.dir.join("retry-after").join(authority.file_name());
+        dir.join(domain.as_str())
+    }
+
     fn failure(&self, domain: &Domain) -> PathBuf {
         self.dir.join("failures").join(domain.as_str())
     }
@@ -125,11 +131,12 @@ impl Store {
         let cannot = || format!("cannot write to {} (acme.directory)", self.dir.display());
         create(&self.dir).with_context(cannot)?;
         self.check()?;
-        let certificates = self.dir.join("certificates");
-        let of_authority = |authority: &Authority| certificates.join(authority.file_name());
         let mut all = vec![self.dir.join("accounts"), self.dir.join("failures")];
-        all.push(certificates.clone());
-        all.extend(authorities.iter().map(of_authority));
+        for kind in ["certificates", "retry-after"].map(|name| self.dir.join(name)) {
+            let of_authority = |authority: &Authority| kind.join(authority.file_name());
+            all.push(kind.clone());
+            all.extend(authorities.iter().map(of_authority));
+        }
         for dir in all {
             create(&dir).with_context(cannot)?;
         }
@@ -153,6 +160,15 @@ impl Store {
         open(&self.certificate(authority, domain))
     }
 
+    /// Opens the file of the time that an authority wants no request, if there is one.
+    pub fn open_limit(
+        &self,
+        authority: &Authority,
+        domain: &Domain,
+    ) -> anyhow::Result<Option<File>> {
+        open(&self.limit(authority, domain))
+    }
+
     /// Stores what an attempt has written into a file. This process does not look at it: it comes
     /// from a process that reads from the network.
     pub fn keep_account(&self, authority: &Authority, content: &File) -> anyhow::Result<()> {
@@ -166,6 +182,15 @@ impl Store {
         content: &File,
     ) -> anyhow::Result<()> {
         self.keep(&self.certificate(authority, domain), content)
+    }
+
+    pub fn keep_limit(
+        &self,
+        authority: &Authority,
+        domain: &Domain,
+        content: &File,
+    ) -> anyhow::Result<()> {
+        self.keep(&self.limit(authority, domain), content)
     }
 
     fn keep(&self, path: &Path, mut content: &File) -> anyhow::Result<()> {
@@ -322,7 +347,7 @@ mod tests {
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         let parent = path.parent().unwrap();
         assert_eq!(parent.metadata().unwrap().mode() & 0o777, 0o700);
-        assert_eq!(std::fs::read_dir(&store.dir).unwrap().count(), 3);
+        assert_eq!(std::fs::read_dir(&store.dir).unwrap().count(), 4);
         result.set_len(MAX_BYTES + 1).unwrap();
         assert!(store.keep_certificate(authority, domain, &result).is_err());
         std::fs::write(&path, "damaged").unwrap();
