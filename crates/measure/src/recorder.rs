@@ -28,12 +28,12 @@ pub struct Second {
     pub failures: u64,
     /// Bytes received in this second.
     pub bytes: u64,
-    /// Median latency in microseconds; 0 without responses.
-    pub p50_us: u64,
+    /// Median latency in microseconds; `None` without responses, like the others.
+    pub p50_us: Option<u64>,
     /// 99th percentile in microseconds.
-    pub p99_us: u64,
+    pub p99_us: Option<u64>,
     /// Highest latency in microseconds.
-    pub max_us: u64,
+    pub max_us: Option<u64>,
 }
 
 /// Collects latencies while a run goes on. Times count from the start of the run.
@@ -115,14 +115,15 @@ impl Recorder {
 
     fn close(&mut self) {
         let second = &self.second;
+        let quantile = |at| (!second.is_empty()).then(|| second.value_at_quantile(at));
         self.seconds.push(Second {
             at: self.seconds.len() as u64,
             responses: second.len(),
             failures: self.failures,
             bytes: self.bytes,
-            p50_us: second.value_at_quantile(0.5),
-            p99_us: second.value_at_quantile(0.99),
-            max_us: second.max(),
+            p50_us: quantile(0.5),
+            p99_us: quantile(0.99),
+            max_us: (!second.is_empty()).then(|| second.max()),
         });
         // Both have the same precision and resize themselves, so this cannot fail.
         let _ = self.total.add(second);

@@ -240,7 +240,7 @@ fn charts(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Chart> {
             }],
         });
     }
-    charts.retain(|chart| chart.lines.iter().any(|line| !line.points.is_empty()));
+    charts.retain(|chart| !chart.is_empty());
     charts
 }
 

@@ -30,9 +30,6 @@ pub fn measure(plan: &Plan, pids: &[i32], shows_progress: bool) -> anyhow::Resul
     };
     let mut progress = shows_progress.then(|| Progress::new(plan.stop, watch.ended.clone()));
     let mut probe = Probe::begin(server(plan, pids));
-    if probe.is_none() && !pids.is_empty() {
-        return Err(anyhow!("none of the processes {pids:?} exists (--pid)"));
-    }
     let started = SystemTime::now();
     let thread = {
         let plan = plan.clone();
@@ -72,6 +69,14 @@ pub fn measure(plan: &Plan, pids: &[i32], shows_progress: bool) -> anyhow::Resul
         machine: Machine::this(),
         started,
     })
+}
+
+/// Checks that each process that an option names exists.
+pub fn ensure_running(pids: &[i32], option: &str) -> anyhow::Result<()> {
+    match pids.iter().find(|pid| !probe::is_running(**pid)) {
+        Some(pid) => bail!("there is no process {pid} ({option})"),
+        None => Ok(()),
+    }
 }
 
 /// Sends requests without measuring. Fails if that is interrupted.

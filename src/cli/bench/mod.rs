@@ -95,6 +95,7 @@ fn run_one(args: &Run) -> anyhow::Result<()> {
             "name a URL, as in `surus bench http://127.0.0.1:8080/`, or a file of requests (--file)"
         );
     }
+    measuring::ensure_running(&args.pids, "--pid")?;
     if let Some(p99) = args.p99 {
         return find_max::run(args, &urls, p99);
     }

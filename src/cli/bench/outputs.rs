@@ -139,6 +139,7 @@ fn unexpected(result: &Result) -> Value {
 }
 
 fn csv(result: &Result) {
+    let field = |micros: Option<u64>| micros.map_or_else(String::new, |it| it.to_string());
     say!("second,responses,failures,bytes,p50_us,p99_us,max_us");
     for second in &result.outcome.latencies.seconds {
         say!(
@@ -147,9 +148,9 @@ fn csv(result: &Result) {
             second.responses,
             second.failures,
             second.bytes,
-            second.p50_us,
-            second.p99_us,
-            second.max_us
+            field(second.p50_us),
+            field(second.p99_us),
+            field(second.max_us)
         );
     }
 }

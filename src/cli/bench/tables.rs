@@ -2,7 +2,7 @@
 
 use surus_load::{Plan, Protocol, RequestFailure, RunOutcome};
 use surus_measure::recorder::PERCENTILES;
-use surus_measure::{Cell, Chart, Line, Report, Row, Scale, Table, Unit, Usage};
+use surus_measure::{Cell, Chart, Line, Report, Row, Scale, Second, Table, Unit, Usage};
 
 use super::measuring::Result;
 
@@ -135,6 +135,7 @@ fn server(outcome: &RunOutcome, usage: &Usage) -> Table {
     // Its CPU time has that of the drain after the load as well.
     let seconds = usage.samples.last().map_or(0.0, |last| last.at).max(1e-9);
     let per_request = match usage.cpu_per(outcome.totals.requests) {
+        None if !usage.ended.is_empty() => Cell::missing("a process ended"),
         None => Cell::missing("too little CPU time to divide"),
         Some(cpu) => Cell::measured(surus_measure::Measured::once(cpu, Unit::Us)),
     };
@@ -172,12 +173,8 @@ fn server(outcome: &RunOutcome, usage: &Usage) -> Table {
             Unit::Count,
         ),
     ];
-    let pids: Vec<_> = usage.pids.iter().map(ToString::to_string).collect();
-    table(
-        "server",
-        &format!("Server (process tree of {})", pids.join(", ")),
-        rows,
-    )
+    let title = format!("Server: {}, with descendants", usage.names());
+    table("server", &title, rows)
 }
 
 fn generator(outcome: &RunOutcome) -> Table {
@@ -228,12 +225,17 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
             notes.push(never_sent(offered.unsent, offered.due));
         }
     }
-    if result.usage.is_none() {
-        notes.push(
+    match &result.usage {
+        None => notes.push(
             "not all processes that serve the URLs were found, so their CPU time and memory are \
              missing (--pid)"
                 .into(),
-        );
+        ),
+        Some(usage) if !usage.ended.is_empty() => notes.push(format!(
+            "{} ended during the run, so CPU time of the server is missing",
+            usage.names_of_ended()
+        )),
+        Some(_) => {}
     }
     if plan.protocol == Protocol::Http2 {
         notes.push(
@@ -262,7 +264,7 @@ fn charts(result: &Result) -> Vec<Chart> {
         .iter()
         .filter(|second| second.at < whole)
         .collect();
-    let by_second = |value: &dyn Fn(&surus_measure::Second) -> f64| {
+    let by_second = |value: &dyn Fn(&Second) -> f64| {
         let points = seconds
             .iter()
             .map(|second| (second.at as f64 + 0.5, value(second)));
@@ -279,6 +281,11 @@ fn charts(result: &Result) -> Vec<Chart> {
         y,
         y_scale: Scale::Linear,
         lines,
+    };
+    // A second without a response has no latency: the line has a gap.
+    let latency = |name: &str, of: fn(&Second) -> Option<u64>| {
+        let ms = |second: &Second| of(second).map_or(f64::NAN, |us| us as f64 / 1000.0);
+        line(name, by_second(&ms))
     };
     let mut rates = vec![line(
         "expected",
@@ -300,8 +307,8 @@ fn charts(result: &Result) -> Vec<Chart> {
             "Latency over time",
             Unit::Ms,
             vec![
-                line("p50", by_second(&|second| second.p50_us as f64 / 1000.0)),
-                line("p99", by_second(&|second| second.p99_us as f64 / 1000.0)),
+                latency("p50", |second| second.p50_us),
+                latency("p99", |second| second.p99_us),
             ],
         ),
         over_time("Requests over time", Unit::PerSecond, rates),
@@ -326,7 +333,7 @@ fn charts(result: &Result) -> Vec<Chart> {
         let memory = vec![line("PSS", memory.collect())];
         charts.push(over_time("Server's memory (PSS)", Unit::Bytes, memory));
     }
-    charts.retain(|chart| chart.lines.iter().any(|line| !line.points.is_empty()));
+    charts.retain(|chart| !chart.is_empty());
     charts
 }
 
