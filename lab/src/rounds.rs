@@ -118,10 +118,11 @@ fn begin(
     is_fresh: bool,
 ) -> anyhow::Result<Results> {
     let fingerprint = fingerprint::of(places, experiment, &contestants)?;
+    let machine = Machine::this();
     if state.exists() && !is_fresh {
         let found = Results::read(state)
             .with_context(|| format!("remove {} or use --fresh", state.display()))?;
-        if found.fingerprint == fingerprint {
+        if found.fingerprint == fingerprint && found.machine == machine {
             eprintln!(
                 "  continuing after round {} of {}",
                 found.rounds.len(),
@@ -131,9 +132,12 @@ fn begin(
         }
         let old = state.with_extension("old.json");
         std::fs::rename(state, &old)?;
+        let what = match found.machine == machine {
+            true => "the experiment, a contestant or surus has changed".into(),
+            false => format!("the earlier rounds are of another machine: {}", found.machine),
+        };
         eprintln!(
-            "  beginning again: the experiment, a contestant or surus has changed; the earlier \
-             rounds are in {}",
+            "  beginning again: {what}; the earlier rounds are in {}",
             old.display()
         );
     }
@@ -143,7 +147,7 @@ fn begin(
         date: today(),
         command: experiment.command(size),
         revision: revision(places),
-        machine: Machine::this(),
+        machine,
         captions: Some(Captions::of(experiment, size)),
         contestants,
         fingerprint,
@@ -157,19 +161,20 @@ pub fn today() -> String {
     build::first_line(&["date".into(), "-u".into(), "+%F".into()])
 }
 
-/// The commit, and `-dirty` if a file differs from it that the lab has not written itself.
+/// The commit, and `-dirty` if a file differs from it that the lab has not written itself, or is
+/// in no commit.
 pub fn revision(places: &Places) -> String {
     let own = [":!docs/results", ":!README.md", ":!docs/performance*.md"];
-    let same = Command::new("git")
+    let changed = Command::new("git")
         .current_dir(&places.repository)
-        .args(["diff", "--quiet", "HEAD", "--", "."])
+        .args(["status", "--porcelain", "--", "."])
         .args(own)
-        .status();
+        .output();
     let repository = places.repository.display().to_string();
     let describe = ["git", "-C", &repository, "describe", "--always"];
     let commit = build::first_line(&describe.map(String::from));
-    match same {
-        Ok(status) if status.success() => commit,
+    match changed {
+        Ok(changed) if changed.status.success() && changed.stdout.is_empty() => commit,
         _ => format!("{commit}-dirty"),
     }
 }
