@@ -18,7 +18,7 @@ use crate::fingerprint;
 use crate::interrupt;
 use crate::lambda_reports;
 use crate::length::Size;
-use crate::measuring::{Meanwhile, measure, warm_up};
+use crate::measuring::{LONGEST_WORK, Meanwhile, measure, until_idle, warm_up};
 use crate::preparing::{Ready, applications, prepare};
 use crate::progress::RunProgress;
 use crate::quantity::{Quantity, Sample};
@@ -250,9 +250,10 @@ fn one_start(
         return Ok(Vec::new());
     };
     let server = Server::start(&contestant.manifest, words, directory, first)?;
+    let mut is_settled = true;
     for load in loads {
         let name = &contestant.entry.name;
-        match one_load(&server, load, size) {
+        match one_load(&server, load, size, &mut is_settled) {
             Ok(sample) => {
                 progress.print(name, &describe_sample(&load.name, &sample));
                 turn.samples.insert(load.name.clone(), sample);
@@ -268,9 +269,21 @@ fn one_start(
     Ok(server.commands.clone())
 }
 
-fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> {
+/// Measures a load. `is_settled` says whether the server has done with the requests of the load
+/// before, and then whether it has done with those of this one.
+fn one_load(
+    server: &Server,
+    load: &Load,
+    size: Size,
+    is_settled: &mut bool,
+) -> anyhow::Result<Sample> {
+    if !std::mem::replace(is_settled, false) {
+        until_idle(&server.pids(), LONGEST_WORK).context("after the load before")?;
+    }
     if let (true, Some(length)) = (load.rests, load.length.at(size).time()) {
-        return resting::measure(load, server.port, server.pids(), length);
+        let sample = resting::measure(load, server.port, server.pids(), length)?;
+        *is_settled = true;
+        return Ok(sample);
     }
     let plan = load.plan(server.port, size)?;
     let mut first = plan.clone();
@@ -281,7 +294,8 @@ fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> 
         .transpose()?;
     warm_up(&first, load, &server.pids()).context("warm-up")?;
     let before = lambda_reports::read(server.log())?;
-    let mut sample = measure(&plan, load, server.pids())?;
+    let (mut sample, has_work_left) = measure(&plan, load, server.pids())?;
+    *is_settled = !has_work_left;
     drop(meanwhile);
     sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
     // The first event was the one that tells whether the server is ready.
