@@ -118,6 +118,7 @@ fn run(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(RunOutcome, 
     let watch = Watch {
         ended: Arc::new(AtomicU64::new(0)),
         seconds,
+        intervals: None,
     };
     let mut probe = Probe::begin(pids).context(ENDED)?;
     let (busy, began) = (busy_seconds(), Instant::now());

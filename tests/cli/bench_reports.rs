@@ -1,6 +1,7 @@
 //! Tests what reports of `surus bench` say of failed runs and of the server, and their charts.
 
-use std::process::{Child, Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -276,4 +277,26 @@ fn second_without_a_response_has_no_latency() {
     let out = printed(&[&stalling, "-n", "3", "-c", "1", "--csv"]);
     assert!(out.lines().any(|line| line.ends_with(",0,0,0,,,")), "{out}");
     assert!(!out.contains(",0,0,0\n"), "{out}");
+}
+
+#[test]
+fn log_of_latencies_is_printed_while_the_run_goes_on() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args(["bench", &server(), "-c", "1", "-d", "1h", "--hdr"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut intervals = lines.map(Result::unwrap).filter(|line| !line.starts_with('#'));
+    for start in ["0.000,1.000,", "1.000,1.000,"] {
+        let line = intervals.next().unwrap();
+        assert!(line.starts_with(start) && line.contains("HISTF"), "{line}");
+    }
+    assert!(child.try_wait().unwrap().is_none(), "it has ended");
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+    assert!(sent.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }

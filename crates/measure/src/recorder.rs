@@ -1,12 +1,11 @@
 //! Records the latencies of one run in HdrHistograms, in total and per second.
 
-use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::V2DeflateSerializer;
-use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use serde::Serialize;
+
+use crate::interval_log::Interval;
 
 /// The percentiles that reports list.
 pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
@@ -46,11 +45,12 @@ pub struct Recorder {
     failures: u64,
     bytes: u64,
     seconds: Vec<Second>,
-    intervals: Option<Vec<Histogram<u64>>>,
+    intervals: Option<Vec<Interval>>,
 }
 
 impl Recorder {
-    /// `keeps_intervals` keeps each second's histogram, about 100 KB, for [`Latencies::write_log`].
+    /// `keeps_intervals` keeps each second's histogram until
+    /// [`take_intervals`](Self::take_intervals).
     pub fn new(keeps_intervals: bool) -> Recorder {
         Recorder {
             total: histogram(),
@@ -93,6 +93,11 @@ impl Recorder {
         &self.seconds
     }
 
+    /// The intervals that have closed since the last call.
+    pub fn take_intervals(&mut self) -> Vec<Interval> {
+        self.intervals.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Ends the recording.
     pub fn finish(mut self, at: Duration) -> Latencies {
         self.roll(at);
@@ -101,15 +106,18 @@ impl Recorder {
         }
         if !self.unanswered.is_empty() {
             let _ = self.total.add(&self.unanswered);
-            // A log holds what the percentiles count, so its last interval has them as well.
-            if let Some(last) = self.intervals.as_mut().and_then(|all| all.last_mut()) {
-                let _ = last.add(&self.unanswered);
+            // A log holds what the percentiles count.
+            if let Some(intervals) = &mut self.intervals {
+                intervals.push(Interval {
+                    at: self.seconds.len() as u64,
+                    histogram: self.unanswered,
+                });
             }
         }
         Latencies {
             histogram: self.total,
             seconds: self.seconds,
-            intervals: self.intervals,
+            intervals: self.intervals.unwrap_or_default(),
         }
     }
 
@@ -128,7 +136,9 @@ impl Recorder {
         // Both have the same precision and resize themselves, so this cannot fail.
         let _ = self.total.add(second);
         if let Some(intervals) = &mut self.intervals {
-            intervals.push(second.clone());
+            let at = self.seconds.len() as u64 - 1;
+            let histogram = second.clone();
+            intervals.push(Interval { at, histogram });
         }
         self.second.reset();
         self.failures = 0;
@@ -142,7 +152,8 @@ pub struct Latencies {
     histogram: Histogram<u64>,
     /// One entry per second.
     pub seconds: Vec<Second>,
-    intervals: Option<Vec<Histogram<u64>>>,
+    /// The intervals that were not taken, the last with what was never answered.
+    pub intervals: Vec<Interval>,
 }
 
 impl Latencies {
@@ -198,23 +209,6 @@ impl Latencies {
             rest *= 0.8;
         }
         points
-    }
-
-    /// Writes an HdrHistogram interval log, one histogram of microseconds per second.
-    pub fn write_log(&self, to: &mut impl io::Write, started: SystemTime) -> io::Result<()> {
-        let mut serializer = V2DeflateSerializer::new();
-        let mut log = IntervalLogWriterBuilder::new()
-            .add_comment("[surus bench: latencies in microseconds]")
-            .with_start_time(started)
-            .with_base_time(started)
-            .with_max_value_divisor(1000.0)
-            .begin_log_with(to, &mut serializer)?;
-        for (at, histogram) in self.intervals.iter().flatten().enumerate() {
-            let start = Duration::from_secs(at as u64);
-            log.write_histogram(histogram, start, Duration::from_secs(1), None)
-                .map_err(|error| io::Error::other(format!("{error:?}")))?;
-        }
-        Ok(())
     }
 }
 

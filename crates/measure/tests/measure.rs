@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use serde_json::json;
+use surus_measure::interval_log::write_log;
 use surus_measure::{
     Advice, BarNumbers, Bars, Cell, Chart, Line, Machine, Measured, Number, Published, Recorder,
     Report, Rounds, Row, Scale, Table, Unit,
@@ -41,12 +42,26 @@ fn seconds_without_a_response_are_in_the_series() {
     assert_eq!(maxima, [Some(5000), None, None]);
 
     let mut log = Vec::new();
-    latencies
-        .write_log(&mut log, SystemTime::UNIX_EPOCH)
-        .unwrap();
+    write_log(&mut log, SystemTime::UNIX_EPOCH, |write| {
+        latencies.intervals.iter().try_for_each(write)
+    })
+    .unwrap()
+    .unwrap();
     let log = String::from_utf8(log).unwrap();
     let histograms = log.lines().filter(|line| line.contains("HISTF")).count();
     assert_eq!(histograms, 3, "{log}");
+}
+
+#[test]
+fn interval_that_is_taken_is_kept_no_longer() {
+    let mut recorder = Recorder::new(true);
+    for second in 0..3 {
+        recorder.response(Duration::from_secs(second), Duration::from_millis(1), 1);
+        recorder.roll(Duration::from_secs(second + 1));
+        assert_eq!(recorder.take_intervals().len(), 1);
+    }
+    recorder.response(Duration::from_secs(3), Duration::from_millis(1), 1);
+    assert_eq!(recorder.finish(Duration::from_secs(3)).intervals.len(), 1);
 }
 
 proptest! {
@@ -122,7 +137,11 @@ fn unanswered_requests_count_in_percentiles_and_log() {
     assert_eq!(latencies.count_above(Duration::from_millis(500)), 0);
     assert_eq!(latencies.seconds[0].responses, 1);
     let mut log = Vec::new();
-    latencies.write_log(&mut log, SystemTime::now()).unwrap();
+    write_log(&mut log, SystemTime::now(), |write| {
+        latencies.intervals.iter().try_for_each(write)
+    })
+    .unwrap()
+    .unwrap();
     let log = String::from_utf8(log).unwrap();
     assert!(
         log.contains(",1.000,500."),

@@ -6,6 +6,9 @@ use surus_measure::{Cell, Chart, Line, Report, Row, Scale, Second, Table, Unit, 
 
 use super::measuring::Result;
 
+/// From this part of p99 on, a note says how late the generator was.
+const LARGE_PART: f64 = 0.25;
+
 pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Report {
     let outcome = &result.outcome;
     let mut tables = vec![throughput(outcome), latency(outcome)];
@@ -216,9 +219,24 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
     }
     if let Some(offered) = outcome.offered {
         if !outcome.kept_rate() {
+            notes.push(match outcome.is_generator_limited() {
+                true => "the rate could not be kept, because of the load generator".into(),
+                false => format!(
+                    "the rate could not be kept, because {}",
+                    all_wait(plan.concurrency)
+                ),
+            });
+        }
+        let (late, p99) = (
+            offered.own_lateness.as_secs_f64() * 1000.0,
+            outcome.latencies.percentile_ms(99.0),
+        );
+        if outcome.totals.responses > 0 && late >= p99 * LARGE_PART {
             notes.push(format!(
-                "the rate could not be kept, because all {} connections were waiting for responses",
-                plan.concurrency
+                "the load generator itself sent 1 % of the requests {} late or more, a large part \
+                 of the p99 of {}; the server was faster",
+                Unit::Ms.write(late),
+                Unit::Ms.write(p99)
             ));
         }
         if offered.unsent > 0 {
@@ -245,6 +263,14 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
         );
     }
     notes
+}
+
+/// Why requests that are due cannot be sent.
+pub fn all_wait(connections: usize) -> String {
+    match connections {
+        1 => "the connection (--concurrency) was waiting for a response".to_string(),
+        count => format!("all {count} connections (--concurrency) were waiting for responses"),
+    }
 }
 
 /// What percentiles are if requests were never sent.
@@ -340,18 +366,23 @@ fn charts(result: &Result) -> Vec<Chart> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::Duration;
 
-    use surus_load::{Mix, Request, Totals, Url};
+    use surus_load::{Mix, Offered, Request, Totals, Url};
     use surus_measure::{Machine, Recorder};
 
     use super::*;
 
-    /// The notes on a run of a second in which the generator's thread used this much of a CPU.
-    fn notes_on(busy: f64, responses: u64) -> String {
+    /// The notes on a run of a second in which the generator's thread used this much of a CPU, and
+    /// each response took 1 ms.
+    fn notes_on(busy: f64, responses: u64, offered: Option<Offered>) -> String {
         let url = Url::parse("http://127.0.0.1:1/").unwrap();
         let plan = Plan::new(Mix::new(&[Request::get(url)], true).unwrap());
         let second = Duration::from_secs(1);
+        let mut recorder = Recorder::new(false);
+        for _ in 0..responses {
+            recorder.response(Duration::ZERO, Duration::from_millis(1), 0);
+        }
         let result = Result {
             outcome: RunOutcome {
                 elapsed: second,
@@ -360,15 +391,14 @@ mod tests {
                     responses,
                     ..Totals::default()
                 },
-                latencies: Recorder::new(false).finish(second),
-                offered: None,
+                latencies: recorder.finish(second),
+                offered,
                 own_cpu: second,
                 own_cpu_in_time: second.mul_f64(busy),
                 is_interrupted: false,
             },
             usage: None,
             machine: Machine::this(),
-            started: SystemTime::now(),
         };
         report("title".into(), "load".into(), &plan, &result)
             .notes
@@ -376,12 +406,43 @@ mod tests {
     }
 
     #[test]
+    fn missed_rate_has_its_cause() {
+        let missed = Offered {
+            due: 100,
+            unsent: 50,
+            own_lateness: Duration::ZERO,
+        };
+        let connections = "because all 50 connections (--concurrency) were waiting";
+        let generator = "because of the load generator";
+        let notes = notes_on(0.5, 10, Some(missed));
+        assert!(notes.contains(connections) && !notes.contains(generator), "{notes}");
+        let notes = notes_on(0.97, 10, Some(missed));
+        assert!(notes.contains(generator) && !notes.contains(connections), "{notes}");
+    }
+
+    #[test]
+    fn lateness_of_the_generator_is_a_note_if_it_is_a_large_part_of_p99() {
+        let late = |micros| {
+            let own_lateness = Duration::from_micros(micros);
+            let offered = Offered {
+                due: 10,
+                unsent: 0,
+                own_lateness,
+            };
+            notes_on(0.5, 10, Some(offered))
+        };
+        let note = "itself sent 1 % of the requests 0.300 ms late or more";
+        assert!(late(300).contains(note), "{}", late(300));
+        assert!(!late(200).contains("late or more"));
+    }
+
+    #[test]
     fn note_says_that_the_generator_was_the_limit_if_it_used_its_cpu() {
         let note = "the load generator was the limit (its thread used 97 % of a CPU)";
-        assert!(notes_on(0.97, 10).contains(note));
-        assert!(!notes_on(0.94, 10).contains("the limit"));
+        assert!(notes_on(0.97, 10, None).contains(note));
+        assert!(!notes_on(0.94, 10, None).contains("the limit"));
         assert!(
-            !notes_on(0.97, 0).contains("the limit"),
+            !notes_on(0.97, 0, None).contains("the limit"),
             "nothing was served"
         );
     }
