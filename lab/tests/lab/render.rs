@@ -346,6 +346,8 @@ fn ratios_are_to_each_reference_and_of_the_billed_quantity() {
         page.contains(to_first) && page.contains(to_second),
         "{page}"
     );
+    let caveat = "of 10 rounds, and a bootstrap of few rounds is a little too narrow";
+    assert!(page.contains(caveat), "{page}");
     let inverse = "| php -S | 0.500 × (0.500 to 0.500) |";
     assert!(page.contains(inverse), "{page}");
     assert!(!page.contains("billed"), "it is no column: {page}");

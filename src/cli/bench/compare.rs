@@ -149,6 +149,7 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
     }
     let mut notes = notes(&caveats, rounds);
     notes.splice(0..0, interruption.clone());
+    notes.extend(surus_measure::rounds::caveat(rounds as usize));
     let report = Report {
         title: format!("surus bench compare {} {}", args.first, args.second),
         subtitle: format!("{rounds} rounds of {load}"),
