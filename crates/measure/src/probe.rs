@@ -241,7 +241,8 @@ fn stat(pid: i32) -> Option<Stat> {
     // time and those of the children it has reaped.
     let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>());
     Some(Stat {
-        has_exited: matches!(*fields.first()?, "Z" | "X"),
+        // Field 20 is the number of threads. Others may go on after the first one.
+        has_exited: matches!(*fields.first()?, "Z" | "X") && matches!(*fields.get(17)?, "0" | "1"),
         parent: fields.get(1)?.parse().ok()?,
         ticks: ticks.sum::<Result<u64, _>>().ok()?,
     })
