@@ -422,7 +422,12 @@ mod tests {
         assert_eq!(seconds("timeout = '20s'"), [20, 20]);
         assert_eq!(seconds("timeout = { small = '4s', full = '20s' }"), [4, 20]);
         assert_eq!(seconds(""), [10, 10], "that of the load generator");
-        assert!(load("timeout = { small = 3, full = '2s' }").unwrap().check().is_err());
+        assert!(
+            load("timeout = { small = 3, full = '2s' }")
+                .unwrap()
+                .check()
+                .is_err()
+        );
         assert!(load("timeout = 3").unwrap().check().is_err());
         let error = load("timeout = true").unwrap_err().to_string();
         assert!(error.contains("a time such as \"10s\", or"), "{error}");

@@ -154,7 +154,10 @@ impl GoalVerdict {
     /// Whether the document says what is in the way: unless the goal is met, or may be.
     fn is_bounded(self) -> bool {
         use GoalVerdict::{Missed, NoInterval, Open, Unknown};
-        matches!(self, Missed | Open | Unknown | NoInterval { keeps: false, .. })
+        matches!(
+            self,
+            Missed | Open | Unknown | NoInterval { keeps: false, .. }
+        )
     }
 }
 

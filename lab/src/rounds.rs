@@ -134,7 +134,10 @@ fn begin(
         std::fs::rename(state, &old)?;
         let what = match found.machine == machine {
             true => "the experiment, a contestant or surus has changed".into(),
-            false => format!("the earlier rounds are of another machine: {}", found.machine),
+            false => format!(
+                "the earlier rounds are of another machine: {}",
+                found.machine
+            ),
         };
         eprintln!(
             "  beginning again: {what}; the earlier rounds are in {}",

@@ -215,7 +215,10 @@ fn comparison_of_a_server_with_itself_prints_a_verdict_per_quantity() {
     assert!(rate["A / B"]["interval"].is_array(), "{json}");
     assert!(rate["verdict"]["verdict"].is_string(), "{json}");
     let notes = json["notes"].to_string();
-    assert!(notes.contains("of 2 rounds, and a bootstrap of few"), "{notes}");
+    assert!(
+        notes.contains("of 2 rounds, and a bootstrap of few"),
+        "{notes}"
+    );
 }
 
 #[test]

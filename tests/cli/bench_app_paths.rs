@@ -52,14 +52,23 @@ fn application_without_a_page_of_php_is_an_error_before_any_server_starts() {
 fn route_of_a_framework_that_changes_some_engines_only_is_a_note() {
     // Surus's boot script for WordPress leaves its administration to `classic`.
     let project = project(&[
-        ("index.php", "<?php require __DIR__ . '/wp-blog-header.php';"),
+        (
+            "index.php",
+            "<?php require __DIR__ . '/wp-blog-header.php';",
+        ),
         ("wp-blog-header.php", "<?php echo 'hello';"),
         ("wp-load.php", "<?php"),
         ("wp-settings.php", "<?php"),
         ("wp-includes/version.php", "<?php $wp_version = '6.6';"),
         ("wp-admin/index.php", "<?php echo 'administration';"),
     ]);
-    let args = ["--engines", "rewind", "--json", "--path", "/wp-admin/index.php"];
+    let args = [
+        "--engines",
+        "rewind",
+        "--json",
+        "--path",
+        "/wp-admin/index.php",
+    ];
     let said = app(project.path(), &args, &[]);
     assert_eq!(said.status, 0, "{}", said.stderr);
     let json: Value = serde_json::from_str(&said.stdout).unwrap();

@@ -222,7 +222,10 @@ fn named_process_is_watched_in_place_of_the_listening_one() {
         &*url, "-n", "5", "-c", "1", "--pid", &pids[0], "--pid", &pids[1],
     ];
     let out = printed(&args);
-    let both = format!("Server: sh ({}), sh ({}), with descendants", pids[0], pids[1]);
+    let both = format!(
+        "Server: sh ({}), sh ({}), with descendants",
+        pids[0], pids[1]
+    );
     assert!(out.contains(&both), "{out}");
 }
 
@@ -253,8 +256,8 @@ fn compared_servers_are_the_named_processes_and_the_report_says_so() {
     let (url, sleepers) = (server(), [Sleeper::start(), Sleeper::start()]);
     let pids = sleepers.each_ref().map(Sleeper::pid);
     let args = [
-        "compare", &url, &url, "--rounds", "2", "-n", "5", "-c", "1", "--json", "--pid-a", &pids[0],
-        "--pid-a", &pids[1],
+        "compare", &url, &url, "--rounds", "2", "-n", "5", "-c", "1", "--json", "--pid-a",
+        &pids[0], "--pid-a", &pids[1],
     ];
     let json: Value = serde_json::from_str(&printed(&args)).unwrap();
     let servers = &json["servers"];
@@ -289,7 +292,9 @@ fn log_of_latencies_is_printed_while_the_run_goes_on() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut intervals = lines.map(Result::unwrap).filter(|line| !line.starts_with('#'));
+    let mut intervals = lines
+        .map(Result::unwrap)
+        .filter(|line| !line.starts_with('#'));
     for start in ["0.000,1.000,", "1.000,1.000,"] {
         let line = intervals.next().unwrap();
         assert!(line.starts_with(start) && line.contains("HISTF"), "{line}");

@@ -103,9 +103,8 @@ impl Http1Connection {
     ) -> Result<Answer, Error> {
         self.received = 0;
         self.reader.begin(request.is_head, wanted.keeps_body);
-        let with_cookies = cookies.map(|cookies| {
-            [&*request.head, b"Cookie: ", cookies, b"\r\n", &request.tail].concat()
-        });
+        let with_cookies = cookies
+            .map(|cookies| [&*request.head, b"Cookie: ", cookies, b"\r\n", &request.tail].concat());
         let bytes = with_cookies.as_deref().unwrap_or(&request.whole);
         let mut upload = Upload {
             rest: bytes,

@@ -145,7 +145,9 @@ impl Run {
             cpu_before: thread_cpu(),
             pacer: Pacer::new()?,
             state: Mutex::new(State::new(
-                watch.as_ref().is_some_and(|watch| watch.intervals.is_some()),
+                watch
+                    .as_ref()
+                    .is_some_and(|watch| watch.intervals.is_some()),
             )),
             watch,
             plan,
@@ -315,7 +317,10 @@ impl Run {
     }
 
     fn send_intervals(&self, intervals: Vec<Interval>) {
-        let to = self.watch.as_ref().and_then(|watch| watch.intervals.as_ref());
+        let to = self
+            .watch
+            .as_ref()
+            .and_then(|watch| watch.intervals.as_ref());
         if let Some(to) = to {
             for interval in intervals {
                 let _ = to.send(interval);

@@ -95,7 +95,10 @@ impl Recorder {
 
     /// The intervals that have closed since the last call.
     pub fn take_intervals(&mut self) -> Vec<Interval> {
-        self.intervals.as_mut().map(std::mem::take).unwrap_or_default()
+        self.intervals
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// Ends the recording.

@@ -98,7 +98,10 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// A second in one line, with the medians and 99th percentiles of the last seconds.
-fn describe(second: &Second, sparks: Option<(&VecDeque<Option<u64>>, &VecDeque<Option<u64>>)>) -> String {
+fn describe(
+    second: &Second,
+    sparks: Option<(&VecDeque<Option<u64>>, &VecDeque<Option<u64>>)>,
+) -> String {
     let [p50s, p99s] = match sparks {
         Some((p50s, p99s)) => [p50s, p99s].map(|values| format!(" {}", sparkline(values))),
         None => Default::default(),

@@ -415,9 +415,15 @@ mod tests {
         let connections = "because all 50 connections (--concurrency) were waiting";
         let generator = "because of the load generator";
         let notes = notes_on(0.5, 10, Some(missed));
-        assert!(notes.contains(connections) && !notes.contains(generator), "{notes}");
+        assert!(
+            notes.contains(connections) && !notes.contains(generator),
+            "{notes}"
+        );
         let notes = notes_on(0.97, 10, Some(missed));
-        assert!(notes.contains(generator) && !notes.contains(connections), "{notes}");
+        assert!(
+            notes.contains(generator) && !notes.contains(connections),
+            "{notes}"
+        );
     }
 
     #[test]

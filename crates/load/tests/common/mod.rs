@@ -118,7 +118,10 @@ async fn answer_http2(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite 
                 let cookie = http::HeaderValue::from_bytes(b"name=Jos\xe9").unwrap();
                 let has_it = request.headers().get("cookie") == Some(&cookie);
                 let head = http::Response::builder().header("set-cookie", cookie);
-                let head = head.status(if has_it { 200 } else { 401 }).body(()).unwrap();
+                let head = head
+                    .status(if has_it { 200 } else { 401 })
+                    .body(())
+                    .unwrap();
                 respond.send_response(head, true).unwrap();
             }
             path => {

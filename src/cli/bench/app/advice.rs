@@ -233,7 +233,8 @@ mod tests {
         };
         let project = std::path::Path::new("/nowhere");
         let entry = engines::find(name).unwrap();
-        let mut new = Contestant::new(entry, project, &Config::default(), None, &requests, 1).unwrap();
+        let mut new =
+            Contestant::new(entry, project, &Config::default(), None, &requests, 1).unwrap();
         new.samples.cpu = cpu.to_vec();
         new.samples.rate = vec![1.0; 2];
         new

@@ -134,7 +134,9 @@ impl Contestant {
         };
         self.samples.cpu.extend(usage.cpu_per(requests));
         if let Some(bytes) = usage.peak_pss() {
-            self.samples.memory.push(bytes as f64 / self.processes as f64);
+            self.samples
+                .memory
+                .push(bytes as f64 / self.processes as f64);
         }
     }
 

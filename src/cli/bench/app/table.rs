@@ -304,7 +304,8 @@ mod tests {
         };
         let entry = engines::find(name).unwrap();
         let nowhere = std::path::Path::new("/nowhere");
-        let mut new = Contestant::new(entry, nowhere, &Config::default(), None, &requests, 1).unwrap();
+        let mut new =
+            Contestant::new(entry, nowhere, &Config::default(), None, &requests, 1).unwrap();
         let mut recorder = Recorder::new(false);
         recorder.response(Duration::ZERO, Duration::from_millis(1), 0);
         new.latencies = Some(recorder.finish(Duration::from_secs(1)));

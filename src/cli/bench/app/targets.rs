@@ -52,7 +52,9 @@ pub fn leave_out_others(
             Instead::Route(name) => format!("a route sends it to `{name}`"),
         };
         if others.len() == opened.len() {
-            left_out.push(format!("{path} is not measured: {what}, whatever the engine"));
+            left_out.push(format!(
+                "{path} is not measured: {what}, whatever the engine"
+            ));
             return false;
         }
         let engines: Vec<_> = others.iter().map(|(name, _)| format!("`{name}`")).collect();
