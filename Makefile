@@ -183,7 +183,7 @@ check-generators: build $(OHA) ## Compare `surus bench` with wrk, h2load and oha
 	CARGO_TARGET_DIR=$(TARGET)/generators cargo build --quiet --release --locked \
 		--manifest-path lab/generators/Cargo.toml
 	PATH=$(TARGET)/generators/release:$(dir $(OHA)):$$PATH scripts/check-generators \
-		$(TARGET)/release/surus $(TARGET)/generators --write docs/guides/bench.md \
+		$(TARGET)/release/surus $(TARGET)/generators --write docs/performance.md \
 		$(if $(FORCE),--force)
 
 .PHONY: lab-docs

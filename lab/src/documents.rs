@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use surus_measure::{MARK, Measured};
+use surus_measure::MARK;
 
 use crate::chart;
 use crate::document::Document;
@@ -17,6 +17,7 @@ use crate::goals;
 use crate::history;
 use crate::length::Size;
 use crate::quantity::Quantity;
+use crate::render::tables::{self, Under};
 use crate::render::{self, newest_results};
 use crate::results::Results;
 
@@ -113,10 +114,7 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
         let rates: Vec<_> = rates
             .map(|name| results.median(name, &load.name, Quantity::Rate))
             .collect();
-        let best = rates.iter().flatten().map(Measured::value);
-        let best = best.fold(0.0, f64::max);
-        // If the load generator limited one of them, the best is unknown.
-        let has_best = !rates.iter().flatten().any(Measured::is_generator_limited);
+        let best = best(readme, load, results);
         let cells = readme.contestants.iter().zip(rates).map(|(name, rate)| {
             let Some(rate) = rate else {
                 return "–".to_string();
@@ -124,7 +122,7 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
             let cpu = results.median(name, &load.name, Quantity::Cpu);
             let cpu = cpu.map_or("–".into(), |cpu| cpu.short());
             let cell = format!("{} · {cpu}", rate.short());
-            match has_best && rate.value() >= best {
+            match best == Some(name.as_str()) {
                 true => format!("**{cell}**"),
                 false => cell,
             }
@@ -150,6 +148,31 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
         results.command
     );
     text
+}
+
+/// The contestant with the highest rate, if the interval of its ratio to the second best excludes
+/// 1. Unknown if the load generator limited one of them.
+fn best<'a>(readme: &'a Readme, load: &'a Load, results: &Results) -> Option<&'a str> {
+    let rate = |name: &'a String| {
+        let rate = results.median(name, &load.name, Quantity::Rate)?;
+        Some((name.as_str(), rate))
+    };
+    let mut rates: Vec<_> = readme.contestants.iter().filter_map(rate).collect();
+    if rates.iter().any(|(_, rate)| rate.is_generator_limited()) {
+        return None;
+    }
+    rates.sort_by(|(_, a), (_, b)| b.value().total_cmp(&a.value()));
+    let [(first, _), (second, _), ..] = rates[..] else {
+        return None;
+    };
+    let under = |contestant| Under {
+        contestant,
+        load: &load.name,
+    };
+    let ratio = tables::ratio(results, Quantity::Rate, [first, second].map(under));
+    ratio
+        .is_some_and(|ratio| ratio.shows_difference())
+        .then_some(first)
 }
 
 /// The chart's groups: one for each load, in each the contestants that were measured.

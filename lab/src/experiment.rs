@@ -10,7 +10,7 @@ use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, StatusSet, St
 use crate::captions::LoadCaption;
 use crate::files::{Places, read};
 use crate::goal::Goal;
-use crate::length::{BySize, Length, Size};
+use crate::length::{BySize, Length, Size, same_or_by_size};
 use crate::quantity::Quantity;
 
 /// Longer than any load lasts.
@@ -117,7 +117,8 @@ pub struct Load {
     #[serde(default = "yes")]
     pub keep_alive: bool,
     /// How long a request may take.
-    timeout: Option<Length>,
+    #[serde(default, deserialize_with = "same_or_by_size")]
+    timeout: Option<BySize<Length>>,
     /// How long a connection waits after a failed request; not at all if it is left out.
     back_off: Option<Length>,
     pub warm_up: BySize<Length>,
@@ -253,7 +254,10 @@ impl Load {
             self.connections > 0,
             "connections = 0; at least 1 is needed"
         );
-        let timeout_is_valid = self.timeout.is_none_or(|it| it.time().is_some());
+        let timeout_is_valid = self.timeout.iter().all(|it| {
+            let forms = [Size::Small, Size::Full];
+            forms.into_iter().all(|size| it.at(size).time().is_some())
+        });
         ensure!(timeout_is_valid, "timeout must be a time, as in \"10s\"");
         let back_off_is_valid = self.back_off.is_none_or(|it| it.time().is_some());
         ensure!(
@@ -288,7 +292,7 @@ impl Load {
         let schedule = self.rate.map(Schedule::constant);
         let plan = Plan::new(self.mix(port, &self.path)?);
         Ok(Plan {
-            timeout: self.timeout.and_then(Length::time).unwrap_or(plan.timeout),
+            timeout: self.timeout_at(size).unwrap_or(plan.timeout),
             back_off: self.back_off.and_then(Length::time).unwrap_or_default(),
             concurrency: self.connections,
             pace: schedule.map_or(Pace::Closed, Pace::Open),
@@ -300,6 +304,10 @@ impl Load {
             },
             ..plan
         })
+    }
+
+    fn timeout_at(&self, size: Size) -> Option<Duration> {
+        self.timeout.as_ref().and_then(|it| it.at(size).time())
     }
 
     /// What one more connection sends meanwhile.
@@ -385,5 +393,43 @@ impl Load {
             self.length.at(size),
             self.warm_up.at(size)
         )
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn load(timeout: &str) -> Result<Load, toml::de::Error> {
+        toml::from_str(&format!(
+            "name = 'a'\ntitle = 'A'\npath = '/'\nconnections = 1\nbody = ''\n\
+             warm_up = {{ small = 1, full = 1 }}\nlength = {{ small = 1, full = 1 }}\n{timeout}"
+        ))
+    }
+
+    #[test]
+    fn timeout_is_one_for_both_forms_or_one_for_each() {
+        let seconds = |timeout: &str| {
+            let load = load(timeout).unwrap();
+            load.check().unwrap();
+            [Size::Small, Size::Full].map(|size| {
+                let timeout = load.plan(80, size).unwrap().timeout;
+                assert_eq!(load.timeout_at(size).is_some(), load.timeout.is_some());
+                timeout.as_secs()
+            })
+        };
+        assert_eq!(seconds("timeout = '20s'"), [20, 20]);
+        assert_eq!(seconds("timeout = { small = '4s', full = '20s' }"), [4, 20]);
+        assert_eq!(seconds(""), [10, 10], "that of the load generator");
+        assert!(
+            load("timeout = { small = 3, full = '2s' }")
+                .unwrap()
+                .check()
+                .is_err()
+        );
+        assert!(load("timeout = 3").unwrap().check().is_err());
+        let error = load("timeout = true").unwrap_err().to_string();
+        assert!(error.contains("a time such as \"10s\", or"), "{error}");
     }
 }

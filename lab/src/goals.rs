@@ -43,7 +43,7 @@ impl Goal {
             high: samples().fold(f64::NEG_INFINITY, f64::max),
         };
         let text = Number::Measured(median).to_string();
-        (text, self.verdict(range))
+        (text, self.verdict_after(samples().count(), range))
     }
 
     /// The ratio, and whether its whole interval keeps the bound. Without a ratio, why.
@@ -66,11 +66,30 @@ impl Goal {
         };
         let count = rounds.samples(0).len();
         if count < tables::LEAST_ROUNDS {
-            let value = Measured::once(ratio.value, Unit::Times);
-            return (value.short(), GoalVerdict::NoInterval { rounds: count });
+            let value = ratio.value;
+            let verdict = self.verdict_after(
+                count,
+                Ratio {
+                    value,
+                    low: value,
+                    high: value,
+                },
+            );
+            return (Measured::once(value, Unit::Times).short(), verdict);
         }
         let text = Number::Measured(Measured::ratio(ratio)).to_string();
-        (text, self.verdict(ratio))
+        (text, self.verdict_after(count, ratio))
+    }
+
+    /// A few rounds have no verdict, only a value that keeps the bound or not.
+    fn verdict_after(&self, rounds: usize, range: Ratio) -> GoalVerdict {
+        match self.verdict(range) {
+            verdict if rounds < tables::LEAST_ROUNDS => GoalVerdict::NoInterval {
+                rounds,
+                keeps: verdict == GoalVerdict::Met,
+            },
+            verdict => verdict,
+        }
     }
 
     fn verdict(&self, ratio: Ratio) -> GoalVerdict {
@@ -110,6 +129,8 @@ enum GoalVerdict {
     /// There were too few rounds for one.
     NoInterval {
         rounds: usize,
+        /// Whether their values keep the bound.
+        keeps: bool,
     },
     NotMeasured,
 }
@@ -121,16 +142,22 @@ impl GoalVerdict {
             GoalVerdict::Missed => "not met".into(),
             GoalVerdict::Open => "open: some rounds keep it, or the interval includes it".into(),
             GoalVerdict::Unknown => "unknown".into(),
-            GoalVerdict::NoInterval { rounds: 1 } => "1 round: no interval".into(),
-            GoalVerdict::NoInterval { rounds } => format!("{rounds} rounds: no interval"),
+            GoalVerdict::NoInterval { rounds, keeps } => {
+                let word = if rounds == 1 { "round" } else { "rounds" };
+                let but = if keeps { "" } else { ", but not kept" };
+                format!("{rounds} {word}: no interval{but}")
+            }
             GoalVerdict::NotMeasured => "not measured".into(),
         }
     }
 
-    /// Whether the document says what is in the way. Goals without a verdict may be met.
+    /// Whether the document says what is in the way: unless the goal is met, or may be.
     fn is_bounded(self) -> bool {
-        use GoalVerdict::{Missed, Open, Unknown};
-        matches!(self, Missed | Open | Unknown)
+        use GoalVerdict::{Missed, NoInterval, Open, Unknown};
+        matches!(
+            self,
+            Missed | Open | Unknown | NoInterval { keeps: false, .. }
+        )
     }
 }
 
@@ -277,12 +304,30 @@ mod tests {
         let judged = |rounds| goal(None, Some(0.9)).judge(&results(rounds));
         assert_eq!(judged(0), ("–".into(), GoalVerdict::NotMeasured));
         let (text, verdict) = judged(3);
-        assert_eq!(verdict.words(), "3 rounds: no interval");
+        assert_eq!(verdict.words(), "3 rounds: no interval, but not kept");
         assert_eq!(text, "0.500 ×");
+        assert!(verdict.is_bounded(), "what is in the way stands below");
+        let (_, verdict) = goal(None, Some(0.5)).judge(&results(3));
+        assert_eq!(verdict.words(), "3 rounds: no interval");
         assert!(!verdict.is_bounded());
         let (text, verdict) = judged(6);
         assert_eq!(verdict, GoalVerdict::Missed);
         assert_eq!(text, "0.500 × (0.500 to 0.500)");
+    }
+
+    #[test]
+    fn goal_without_a_ratio_needs_as_many_rounds_for_a_verdict() {
+        let alone = |at_least| Goal {
+            to: None,
+            to_load: None,
+            ..goal(None, Some(at_least))
+        };
+        let judged = |rounds, at_least| alone(at_least).judge(&results(rounds)).1.words();
+        assert_eq!(judged(1, 50.0), "1 round: no interval");
+        assert_eq!(judged(1, 51.0), "1 round: no interval, but not kept");
+        assert_eq!(judged(5, 50.0), "5 rounds: no interval");
+        assert_eq!(judged(6, 50.0), "met");
+        assert_eq!(judged(6, 51.0), "not met");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize as Derive, Serialize};
 use surus_load::Stop;
 
@@ -40,6 +41,39 @@ impl<T> BySize<T> {
             Size::Full => &self.full,
         }
     }
+}
+
+/// Reads one length for both forms, or a table with one for each.
+pub fn same_or_by_size<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<BySize<Length>>, D::Error> {
+    struct Reader;
+    impl<'de> Visitor<'de> for Reader {
+        type Value = BySize<Length>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a time such as \"10s\", or { small = \"1s\", full = \"10s\" }")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+            same(Length::deserialize(text.into_deserializer())?)
+        }
+
+        fn visit_i64<E: Error>(self, count: i64) -> Result<Self::Value, E> {
+            same(Length::deserialize(count.into_deserializer())?)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+            BySize::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+    fn same<E>(length: Length) -> Result<BySize<Length>, E> {
+        Ok(BySize {
+            small: length,
+            full: length,
+        })
+    }
+    from.deserialize_any(Reader).map(Some)
 }
 
 /// `"10s"` or `100000`.

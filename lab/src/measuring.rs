@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use surus_load::{Plan, RequestFailure, RunOutcome, Watch};
 use surus_measure::{Probe, Usage};
 
@@ -23,7 +23,9 @@ const SAMPLE: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_millis(100);
 const TICK: f64 = 0.01;
 /// How long a server may go on with requests that its clients have given up.
-const LONGEST_WORK: Duration = Duration::from_secs(30);
+pub const LONGEST_WORK: Duration = Duration::from_secs(30);
+/// Why there is nothing to measure.
+const ENDED: &str = "its processes have ended";
 /// How often the requests of [`Meanwhile`] look whether they are over.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -65,36 +67,50 @@ impl Drop for Meanwhile {
 /// also answer requests that their clients have given up: work within the time that is measured.
 pub fn warm_up(plan: &Plan, load: &Load, pids: &[i32]) -> anyhow::Result<()> {
     let (outcome, _) = run(plan, load, pids.to_vec())?;
-    match outcome.totals.failures_of(RequestFailure::Timeout) {
-        0 => Ok(()),
-        _ => until_idle(pids),
+    match gave_up(&outcome) {
+        false => Ok(()),
+        true => until_idle(pids, LONGEST_WORK),
     }
 }
 
-/// Waits until processes use no more CPU than an idle server does. Gives up after half a minute:
-/// some always use CPU.
-fn until_idle(pids: &[i32]) -> anyhow::Result<()> {
-    let deadline = Instant::now() + LONGEST_WORK;
-    while Instant::now() < deadline {
-        let probe = Probe::begin(pids.to_vec()).context("its processes have ended")?;
+/// Whether the server may still work on requests that their clients have given up.
+fn gave_up(outcome: &RunOutcome) -> bool {
+    let given_up = [RequestFailure::Timeout, RequestFailure::Unfinished];
+    let totals = &outcome.totals;
+    given_up.into_iter().any(|it| totals.failures_of(it) > 0)
+}
+
+/// Waits until processes use no more CPU than an idle server does. Fails after `longest`, because
+/// a busy server would be measured.
+pub fn until_idle(pids: &[i32], longest: Duration) -> anyhow::Result<()> {
+    let deadline = Instant::now() + longest;
+    loop {
+        let probe = Probe::begin(pids.to_vec()).context(ENDED)?;
         std::thread::sleep(IDLE);
         interrupt::check()?;
-        if probe.end().cpu() <= TICK {
-            break;
+        let usage = probe.end();
+        if usage.cpu() <= TICK {
+            return Ok(());
         }
+        ensure!(
+            Instant::now() < deadline,
+            "it was still busy {} s after its clients had given up: {:.0} % of a CPU",
+            longest.as_secs_f64(),
+            usage.cpu() / IDLE.as_secs_f64() * 100.0
+        );
     }
-    Ok(())
 }
 
-/// Runs a load's plan against the processes `pids`. The error says what went wrong.
-pub fn measure(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<Sample> {
+/// Runs a load's plan against the processes `pids`. Returns also whether they may still work on
+/// its requests. The error says what went wrong.
+pub fn measure(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(Sample, bool)> {
     let (outcome, sample) = run(plan, load, pids)?;
     let totals = &outcome.totals;
     if totals.responses == 0 {
         let error = totals.first_error.as_deref().unwrap_or("no response");
         bail!("none of {} requests was answered: {error}", totals.requests);
     }
-    Ok(sample)
+    Ok((sample, gave_up(&outcome)))
 }
 
 fn run(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(RunOutcome, Sample)> {
@@ -102,8 +118,9 @@ fn run(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(RunOutcome, 
     let watch = Watch {
         ended: Arc::new(AtomicU64::new(0)),
         seconds,
+        intervals: None,
     };
-    let mut probe = Probe::begin(pids).context("its processes have ended")?;
+    let mut probe = Probe::begin(pids).context(ENDED)?;
     let (busy, began) = (busy_seconds(), Instant::now());
     let thread = {
         let plan = plan.clone();
@@ -125,6 +142,8 @@ fn run(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(RunOutcome, 
         .context("cannot send requests")?;
     interrupt::check()?;
     check(&outcome, load)?;
+    let ended = usage.names_of_ended();
+    ensure!(ended.is_empty(), "{ended} ended under the load");
     let mut sample = sample(&outcome, &usage, load);
     if let Some(busy) = busy {
         let others = busy - usage.cpu() - outcome.own_cpu.as_secs_f64();
@@ -206,4 +225,33 @@ fn busy_seconds() -> Option<f64> {
     };
     // USER_HZ is 100 on every architecture that Surus supports.
     Some((user + nice + system + irq + softirq + steal) / 100.0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn server_that_stays_busy_is_an_error_and_an_idle_one_is_not() {
+        let start = |script: &str| Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let mut busy = start("while :; do :; done");
+        let pids = [busy.id().cast_signed()];
+        // Until the kernel has given it some time, it looks idle.
+        let failed = loop {
+            if let Err(error) = until_idle(&pids, Duration::ZERO) {
+                break error.to_string();
+            }
+        };
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        let said = "it was still busy 0 s after its clients had given up: ";
+        assert!(failed.starts_with(said), "{failed}");
+        let mut idle = start("sleep 600");
+        until_idle(&[idle.id().cast_signed()], Duration::from_secs(300)).unwrap();
+        idle.kill().unwrap();
+        idle.wait().unwrap();
+    }
 }

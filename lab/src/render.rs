@@ -155,6 +155,9 @@ fn notes(experiment: &Experiment, results: &Results, published: Option<&Table>) 
              limit: the server can do more. Rates and latencies of such a row have no ratio."
         ));
     }
+    let has_ratios = results.rounds.len() >= tables::LEAST_ROUNDS;
+    let caveat = surus_measure::rounds::caveat(results.rounds.len());
+    notes.extend(caveat.filter(|_| has_ratios).map(|it| format!("{it}.")));
     if others(experiment, results) > BUSY {
         notes.push(
             "Other processes used the CPUs during this run (see the last table): rates and \

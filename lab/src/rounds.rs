@@ -18,7 +18,7 @@ use crate::fingerprint;
 use crate::interrupt;
 use crate::lambda_reports;
 use crate::length::Size;
-use crate::measuring::{Meanwhile, measure, warm_up};
+use crate::measuring::{LONGEST_WORK, Meanwhile, measure, until_idle, warm_up};
 use crate::preparing::{Ready, applications, prepare};
 use crate::progress::RunProgress;
 use crate::quantity::{Quantity, Sample};
@@ -118,10 +118,11 @@ fn begin(
     is_fresh: bool,
 ) -> anyhow::Result<Results> {
     let fingerprint = fingerprint::of(places, experiment, &contestants)?;
+    let machine = Machine::this();
     if state.exists() && !is_fresh {
         let found = Results::read(state)
             .with_context(|| format!("remove {} or use --fresh", state.display()))?;
-        if found.fingerprint == fingerprint {
+        if found.fingerprint == fingerprint && found.machine == machine {
             eprintln!(
                 "  continuing after round {} of {}",
                 found.rounds.len(),
@@ -131,9 +132,15 @@ fn begin(
         }
         let old = state.with_extension("old.json");
         std::fs::rename(state, &old)?;
+        let what = match found.machine == machine {
+            true => "the experiment, a contestant or surus has changed".into(),
+            false => format!(
+                "the earlier rounds are of another machine: {}",
+                found.machine
+            ),
+        };
         eprintln!(
-            "  beginning again: the experiment, a contestant or surus has changed; the earlier \
-             rounds are in {}",
+            "  beginning again: {what}; the earlier rounds are in {}",
             old.display()
         );
     }
@@ -143,7 +150,7 @@ fn begin(
         date: today(),
         command: experiment.command(size),
         revision: revision(places),
-        machine: Machine::this(),
+        machine,
         captions: Some(Captions::of(experiment, size)),
         contestants,
         fingerprint,
@@ -157,19 +164,20 @@ pub fn today() -> String {
     build::first_line(&["date".into(), "-u".into(), "+%F".into()])
 }
 
-/// The commit, and `-dirty` if a file differs from it that the lab has not written itself.
+/// The commit, and `-dirty` if a file differs from it that the lab has not written itself, or is
+/// in no commit.
 pub fn revision(places: &Places) -> String {
     let own = [":!docs/results", ":!README.md", ":!docs/performance*.md"];
-    let same = Command::new("git")
+    let changed = Command::new("git")
         .current_dir(&places.repository)
-        .args(["diff", "--quiet", "HEAD", "--", "."])
+        .args(["status", "--porcelain", "--", "."])
         .args(own)
-        .status();
+        .output();
     let repository = places.repository.display().to_string();
     let describe = ["git", "-C", &repository, "describe", "--always"];
     let commit = build::first_line(&describe.map(String::from));
-    match same {
-        Ok(status) if status.success() => commit,
+    match changed {
+        Ok(changed) if changed.status.success() && changed.stdout.is_empty() => commit,
         _ => format!("{commit}-dirty"),
     }
 }
@@ -245,9 +253,10 @@ fn one_start(
         return Ok(Vec::new());
     };
     let server = Server::start(&contestant.manifest, words, directory, first)?;
+    let mut is_settled = true;
     for load in loads {
         let name = &contestant.entry.name;
-        match one_load(&server, load, size) {
+        match one_load(&server, load, size, &mut is_settled) {
             Ok(sample) => {
                 progress.print(name, &describe_sample(&load.name, &sample));
                 turn.samples.insert(load.name.clone(), sample);
@@ -263,9 +272,21 @@ fn one_start(
     Ok(server.commands.clone())
 }
 
-fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> {
+/// Measures a load. `is_settled` says whether the server has done with the requests of the load
+/// before, and then whether it has done with those of this one.
+fn one_load(
+    server: &Server,
+    load: &Load,
+    size: Size,
+    is_settled: &mut bool,
+) -> anyhow::Result<Sample> {
+    if !std::mem::replace(is_settled, false) {
+        until_idle(&server.pids(), LONGEST_WORK).context("after the load before")?;
+    }
     if let (true, Some(length)) = (load.rests, load.length.at(size).time()) {
-        return resting::measure(load, server.port, server.pids(), length);
+        let sample = resting::measure(load, server.port, server.pids(), length)?;
+        *is_settled = true;
+        return Ok(sample);
     }
     let plan = load.plan(server.port, size)?;
     let mut first = plan.clone();
@@ -276,7 +297,8 @@ fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> 
         .transpose()?;
     warm_up(&first, load, &server.pids()).context("warm-up")?;
     let before = lambda_reports::read(server.log())?;
-    let mut sample = measure(&plan, load, server.pids())?;
+    let (mut sample, has_work_left) = measure(&plan, load, server.pids())?;
+    *is_settled = !has_work_left;
     drop(meanwhile);
     sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
     // The first event was the one that tells whether the server is ready.

@@ -214,6 +214,11 @@ fn comparison_of_a_server_with_itself_prints_a_verdict_per_quantity() {
     let rate = &json["comparison"]["rate"];
     assert!(rate["A / B"]["interval"].is_array(), "{json}");
     assert!(rate["verdict"]["verdict"].is_string(), "{json}");
+    let notes = json["notes"].to_string();
+    assert!(
+        notes.contains("of 2 rounds, and a bootstrap of few"),
+        "{notes}"
+    );
 }
 
 #[test]

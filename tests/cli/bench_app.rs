@@ -77,7 +77,7 @@ fn leaking_application_differs_on_worker_and_not_on_rewind() {
     );
     for engine in ["classic", "worker", "rewind", "cgi"] {
         let row = &json["engines"][engine];
-        for column in ["requests/s", "p99", "memory per worker", "cold start"] {
+        for column in ["requests/s", "p99", "memory per process", "cold start"] {
             assert_eq!(row[column]["kind"], "measured", "{engine}: {column}");
         }
     }
@@ -201,7 +201,7 @@ fn php_fpm_that_already_runs_has_no_cpu_time_and_no_memory() {
     let json = report(project.path(), &["--engines", "fpm"], &env);
     let row = &json["engines"]["fpm"];
     assert_eq!(row["answers"]["verdict"], "same", "{json:#}");
-    for column in ["CPU per request", "memory per worker"] {
+    for column in ["CPU per request", "memory per process"] {
         assert_eq!(row[column]["missing"], "not counted", "{json:#}");
     }
     let notes = json["notes"].to_string();

@@ -1,6 +1,7 @@
 //! Tests what reports of `surus bench` say of failed runs and of the server, and their charts.
 
-use std::process::{Child, Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -221,20 +222,86 @@ fn named_process_is_watched_in_place_of_the_listening_one() {
         &*url, "-n", "5", "-c", "1", "--pid", &pids[0], "--pid", &pids[1],
     ];
     let out = printed(&args);
-    let both = format!("Server (process tree of {}, {})", pids[0], pids[1]);
+    let both = format!(
+        "Server: sh ({}), sh ({}), with descendants",
+        pids[0], pids[1]
+    );
     assert!(out.contains(&both), "{out}");
 }
 
 #[test]
-fn process_that_does_not_exist_is_an_error() {
+fn process_that_does_not_exist_is_an_error_in_every_option_that_names_one() {
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
-    let pid = gone.id().to_string();
-    let output = bench(&[&server(), "-n", "5", "--pid", &pid]);
-    assert_eq!(output.status.code(), Some(1));
-    let error = text(&output.stderr);
-    assert!(
-        error.contains(&format!("none of the processes [{pid}] exists (--pid)")),
-        "{error}"
-    );
+    let (gone, sleeper, url) = (gone.id().to_string(), Sleeper::start(), server());
+    let there = sleeper.pid();
+    let compare = ["compare", &url, &url, "-n", "5"];
+    for (args, option) in [
+        (&[&*url, "-n", "5"][..], "--pid"),
+        (&[&*url, "--find-max", "--p99", "1s"], "--pid"),
+        (&compare, "--pid-a"),
+        (&compare, "--pid-b"),
+    ] {
+        // One of several is not left out.
+        let output = bench(&[args, &[option, &there, option, &gone]].concat());
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let error = text(&output.stderr);
+        let said = format!("there is no process {gone} ({option})");
+        assert!(error.contains(&said), "{error}");
+    }
+}
+
+#[test]
+fn compared_servers_are_the_named_processes_and_the_report_says_so() {
+    let (url, sleepers) = (server(), [Sleeper::start(), Sleeper::start()]);
+    let pids = sleepers.each_ref().map(Sleeper::pid);
+    let args = [
+        "compare", &url, &url, "--rounds", "2", "-n", "5", "-c", "1", "--json", "--pid-a",
+        &pids[0], "--pid-a", &pids[1],
+    ];
+    let json: Value = serde_json::from_str(&printed(&args)).unwrap();
+    let servers = &json["servers"];
+    let both = format!("sh ({}), sh ({})", pids[0], pids[1]);
+    assert_eq!(servers["A"]["text"], both.as_str(), "{json}");
+    let found = servers["B"]["text"].as_str().unwrap();
+    let own = format!("({})", std::process::id());
+    assert!(found.ends_with(&own), "{found}");
+}
+
+#[test]
+fn second_without_a_response_has_no_latency() {
+    // The second request is answered after more than two seconds.
+    let count = AtomicUsize::new(0);
+    let stalling = answering(move |_| {
+        if count.fetch_add(1, Ordering::SeqCst) == 1 {
+            std::thread::sleep(Duration::from_millis(2500));
+        }
+    });
+    let out = printed(&[&stalling, "-n", "3", "-c", "1", "--csv"]);
+    assert!(out.lines().any(|line| line.ends_with(",0,0,0,,,")), "{out}");
+    assert!(!out.contains(",0,0,0\n"), "{out}");
+}
+
+#[test]
+fn log_of_latencies_is_printed_while_the_run_goes_on() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args(["bench", &server(), "-c", "1", "-d", "1h", "--hdr"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut intervals = lines
+        .map(Result::unwrap)
+        .filter(|line| !line.starts_with('#'));
+    for start in ["0.000,1.000,", "1.000,1.000,"] {
+        let line = intervals.next().unwrap();
+        assert!(line.starts_with(start) && line.contains("HISTF"), "{line}");
+    }
+    assert!(child.try_wait().unwrap().is_none(), "it has ended");
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+    assert!(sent.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }

@@ -8,6 +8,7 @@ mod admin;
 mod bench;
 mod bench_app;
 mod bench_app_effects;
+mod bench_app_paths;
 mod bench_find_max;
 mod bench_reports;
 mod check;

@@ -14,7 +14,8 @@ pub struct Answer {
     pub sent: u64,
     /// Empty unless it was wanted.
     pub body: Vec<u8>,
-    pub cookies: Vec<String>,
+    /// Values of `Set-Cookie`, whose bytes may be in any encoding.
+    pub cookies: Vec<Vec<u8>>,
 }
 
 /// What of a response is kept.

@@ -98,15 +98,13 @@ impl Http1Connection {
     pub async fn exchange(
         &mut self,
         request: &Prepared,
-        cookies: Option<&str>,
+        cookies: Option<&[u8]>,
         wanted: &Retention<'_>,
     ) -> Result<Answer, Error> {
         self.received = 0;
         self.reader.begin(request.is_head, wanted.keeps_body);
-        let with_cookies = cookies.map(|cookies| {
-            let line = format!("Cookie: {cookies}\r\n");
-            [&request.head, line.as_bytes(), &request.tail].concat()
-        });
+        let with_cookies = cookies
+            .map(|cookies| [&*request.head, b"Cookie: ", cookies, b"\r\n", &request.tail].concat());
         let bytes = with_cookies.as_deref().unwrap_or(&request.whole);
         let mut upload = Upload {
             rest: bytes,

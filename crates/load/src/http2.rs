@@ -52,16 +52,17 @@ impl Http2Connection {
     pub async fn exchange(
         &mut self,
         request: &Prepared,
-        cookies: Option<&str>,
+        cookies: Option<&[u8]>,
         wanted: &Retention<'_>,
     ) -> Result<Answer, Error> {
         self.received = 0;
         self.awaits_head = true;
         let mut head = request.http2.clone();
-        if let Some(cookies) = cookies
-            && let Ok(value) = http::HeaderValue::from_str(cookies)
-        {
-            head.headers_mut().insert("cookie", value);
+        if let Some(cookies) = cookies {
+            let value = http::HeaderValue::from_bytes(cookies)
+                .map_err(|_| Error::malformed("a cookie that it has set cannot be sent back"))?;
+            // A header of the request stays.
+            head.headers_mut().append("cookie", value);
         }
         let sent = length(&head) + request.body.len();
         let mut sender = self.sender.clone().ready().await?;
@@ -82,9 +83,7 @@ impl Http2Connection {
         for (name, value) in &head.headers {
             self.received += (name.as_str().len() + value.len()) as u64;
             if self.keeps_cookies && name == "set-cookie" {
-                answer
-                    .cookies
-                    .push(String::from_utf8_lossy(value.as_bytes()).into_owned());
+                answer.cookies.push(value.as_bytes().to_vec());
             }
         }
         let keeps_body = wanted.keeps_body || wanted.is_sample(status);

@@ -51,8 +51,6 @@ pub struct Plan {
     pub accepts_any_certificate: bool,
     /// What responses must look like.
     pub expectations: Expectations,
-    /// Whether the histogram of each second is kept.
-    pub keeps_intervals: bool,
 }
 
 impl Plan {
@@ -70,7 +68,6 @@ impl Plan {
             keeps_cookies: false,
             accepts_any_certificate: false,
             expectations: Expectations::default(),
-            keeps_intervals: false,
         }
     }
 }

@@ -59,7 +59,7 @@ pub struct Reader {
     /// The body, up to 1 MiB, if it is kept.
     pub body: Vec<u8>,
     /// Values of `Set-Cookie`, if they are kept.
-    pub cookies: Vec<String>,
+    pub cookies: Vec<Vec<u8>>,
 }
 
 impl Reader {
@@ -215,8 +215,7 @@ impl Reader {
                     }
                 }
                 10 if self.keeps_cookies && is(header.name, "set-cookie") => {
-                    let value = String::from_utf8_lossy(header.value);
-                    self.cookies.push(value.into_owned());
+                    self.cookies.push(header.value.to_vec());
                 }
                 _ => {}
             }

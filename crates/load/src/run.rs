@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
-use surus_measure::{Latencies, Recorder, Second};
+use surus_measure::{Interval, Latencies, Recorder, Second};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -34,6 +34,8 @@ pub struct Watch {
     pub ended: Arc<AtomicU64>,
     /// Receives the measurements of each second.
     pub seconds: Sender<Second>,
+    /// Receives the histogram of each second, if they are wanted.
+    pub intervals: Option<Sender<Interval>>,
 }
 
 /// Runs a plan on this thread. Completing `stop` interrupts it.
@@ -142,8 +144,12 @@ impl Run {
             started: Instant::now(),
             cpu_before: thread_cpu(),
             pacer: Pacer::new()?,
+            state: Mutex::new(State::new(
+                watch
+                    .as_ref()
+                    .is_some_and(|watch| watch.intervals.is_some()),
+            )),
             watch,
-            state: Mutex::new(State::new(plan.keeps_intervals)),
             plan,
         })
     }
@@ -306,6 +312,19 @@ impl Run {
                 }
             }
             sent = seconds.len();
+            self.send_intervals(state.recorder.take_intervals());
+        }
+    }
+
+    fn send_intervals(&self, intervals: Vec<Interval>) {
+        let to = self
+            .watch
+            .as_ref()
+            .and_then(|watch| watch.intervals.as_ref());
+        if let Some(to) = to {
+            for interval in intervals {
+                let _ = to.send(interval);
+            }
         }
     }
 
@@ -341,10 +360,12 @@ impl Run {
                 Some(offered)
             }
         };
+        let mut latencies = state.recorder.finish(now);
+        self.send_intervals(std::mem::take(&mut latencies.intervals));
         RunOutcome {
             elapsed,
             totals: state.totals,
-            latencies: state.recorder.finish(now),
+            latencies,
             offered,
             own_cpu,
             own_cpu_in_time: match is_interrupted {

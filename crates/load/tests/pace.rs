@@ -68,6 +68,7 @@ fn observe(
     let watch = Watch {
         ended,
         seconds: channel().0,
+        intervals: None,
     };
     let called = Instant::now();
     let outcome = surus_load::run(&plan, Some(watch), std::future::pending()).unwrap();

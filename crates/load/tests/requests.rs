@@ -107,6 +107,38 @@ fn cookies_are_kept_per_connection_and_deleted_when_they_expire() {
 }
 
 #[test]
+fn cookies_that_are_no_ascii_come_back_as_they_were_set() {
+    let address = serve(|mut stream| {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while matches!(stream.read(&mut byte), Ok(1..)) {
+            head.push(byte[0]);
+            if head.ends_with(b"\r\n\r\n") {
+                let cookie = b"Cookie: name=Jos\xe9\r\n";
+                let has_it = head.windows(cookie.len()).any(|it| it == cookie);
+                let status: &[u8] = if has_it { b"200" } else { b"401" };
+                let fields = b" X\r\nContent-Length: 0\r\nSet-Cookie: name=Jos\xe9\r\n\r\n";
+                let _ = stream.write_all(&[b"HTTP/1.1 ", status, fields].concat());
+                head.clear();
+            }
+        }
+    });
+    for (protocol, address) in [
+        (Protocol::Http1, address),
+        (Protocol::Http2, http2(|tcp| async { tcp })),
+    ] {
+        let url = Url::parse(&format!("http://{address}/cookie")).unwrap();
+        let mut plan = plan_of(&[Request::get(url)], 3);
+        plan.protocol = protocol;
+        plan.concurrency = 1;
+        plan.keeps_cookies = true;
+        let statuses = run(&plan).totals.statuses;
+        assert_eq!(statuses.get(&401), Some(&1), "{protocol:?}: {statuses:?}");
+        assert_eq!(statuses.get(&200), Some(&2), "{protocol:?}: {statuses:?}");
+    }
+}
+
+#[test]
 fn cookies_of_one_origin_are_not_sent_to_another() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let serve = |name: &'static str| {

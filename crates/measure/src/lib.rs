@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod interval_log;
 pub mod machine;
 pub mod number;
 pub mod probe;
@@ -10,6 +11,7 @@ pub mod recorder;
 pub mod report;
 pub mod rounds;
 
+pub use interval_log::Interval;
 pub use machine::Machine;
 pub use number::{MARK, Measured, Number, Published, Unit};
 pub use probe::{Probe, Usage};

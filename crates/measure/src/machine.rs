@@ -5,7 +5,7 @@ use std::fs::read_to_string;
 use serde::{Deserialize, Serialize};
 
 /// Where a number was measured.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Number of CPUs that this process may use.
     pub cpus: usize,

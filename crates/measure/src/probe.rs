@@ -34,6 +34,11 @@ pub const LEAST_CPU: f64 = 0.05;
 pub struct Usage {
     /// The roots of the process tree.
     pub pids: Vec<i32>,
+    /// The names of their programs, in the same order.
+    pub programs: Vec<String>,
+    /// Those roots that ended meanwhile. What they and their descendants used is not counted in
+    /// full.
+    pub ended: Vec<i32>,
     /// All samples, the first at the beginning and the last at the end.
     pub samples: Vec<Sample>,
 }
@@ -44,10 +49,28 @@ impl Usage {
         self.samples.last().map_or(0.0, |last| last.cpu)
     }
 
-    /// Microseconds of CPU for each of `count`; `None` if `/proc` counts too coarsely to divide.
+    /// Microseconds of CPU for each of `count`; `None` if `/proc` counts too coarsely to divide, or
+    /// if a root has ended.
     pub fn cpu_per(&self, count: u64) -> Option<f64> {
-        let is_enough = self.cpu() >= LEAST_CPU && count > 0;
+        let is_enough = self.cpu() >= LEAST_CPU && count > 0 && self.ended.is_empty();
         is_enough.then(|| self.cpu() * 1e6 / count as f64)
+    }
+
+    /// The roots with their programs: `nginx (12), php-fpm (34)`.
+    pub fn names(&self) -> String {
+        self.named(|_| true)
+    }
+
+    /// The same of those that have ended.
+    pub fn names_of_ended(&self) -> String {
+        self.named(|pid| self.ended.contains(&pid))
+    }
+
+    fn named(&self, is_wanted: impl Fn(i32) -> bool) -> String {
+        let roots = self.pids.iter().zip(&self.programs);
+        let wanted = roots.filter(|(pid, _)| is_wanted(**pid));
+        let names = wanted.map(|(pid, program)| format!("{program} ({pid})"));
+        names.collect::<Vec<_>>().join(", ")
     }
 
     /// Voluntary and involuntary context switches of the run.
@@ -71,6 +94,8 @@ impl Usage {
 #[derive(Debug)]
 pub struct Probe {
     roots: Vec<i32>,
+    programs: Vec<String>,
+    ended: Vec<i32>,
     ticks_per_second: f64,
     began: Instant,
     cpu_before: u64,
@@ -80,18 +105,17 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Begins with a sample. `None` if none of the processes exists.
+    /// Begins with a sample. `None` if none of the processes runs.
     pub fn begin(roots: Vec<i32>) -> Option<Probe> {
-        let roots: Vec<_> = roots
-            .into_iter()
-            .filter(|pid| stat(*pid).is_some())
-            .collect();
-        if roots.is_empty() {
+        let programs: Vec<_> = roots.iter().map(|pid| program(*pid)).collect();
+        if !roots.iter().any(|pid| is_running(*pid)) {
             return None;
         }
         let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
         let mut probe = Probe {
             roots,
+            programs,
+            ended: Vec::new(),
             ticks_per_second: ticks as f64,
             began: Instant::now(),
             cpu_before: 0,
@@ -118,11 +142,18 @@ impl Probe {
         self.sample();
         Usage {
             pids: self.roots,
+            programs: self.programs,
+            ended: self.ended,
             samples: self.samples,
         }
     }
 
     fn take(&mut self, tree: &[i32]) -> Sample {
+        for root in &self.roots {
+            if !self.ended.contains(root) && !is_running(*root) {
+                self.ended.push(*root);
+            }
+        }
         // A child's time moves to its parent when it is reaped. The time of a root that exits is
         // lost, and must not make the sum fall.
         self.highest_cpu = self.highest_cpu.max(ticks_of(tree));
@@ -194,6 +225,8 @@ fn numbers(directory: &str) -> impl Iterator<Item = i32> {
 }
 
 struct Stat {
+    /// Whether it has exited, and no process has waited for it yet.
+    has_exited: bool,
     parent: i32,
     ticks: u64,
 }
@@ -208,9 +241,25 @@ fn stat(pid: i32) -> Option<Stat> {
     // time and those of the children it has reaped.
     let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>());
     Some(Stat {
+        // Field 20 is the number of threads. Others may go on after the first one.
+        has_exited: matches!(*fields.first()?, "Z" | "X") && matches!(*fields.get(17)?, "0" | "1"),
         parent: fields.get(1)?.parse().ok()?,
         ticks: ticks.sum::<Result<u64, _>>().ok()?,
     })
+}
+
+/// Whether a process exists and has not exited.
+pub fn is_running(pid: i32) -> bool {
+    stat(pid).is_some_and(|stat| !stat.has_exited)
+}
+
+/// The name of a process's program. A process may set it to any bytes.
+fn program(pid: i32) -> String {
+    let name = read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match name.trim() {
+        "" => "process".into(),
+        name => name.chars().filter(|letter| !letter.is_control()).collect(),
+    }
 }
 
 fn ticks_of(tree: &[i32]) -> u64 {

@@ -1,12 +1,11 @@
 //! Records the latencies of one run in HdrHistograms, in total and per second.
 
-use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::V2DeflateSerializer;
-use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use serde::Serialize;
+
+use crate::interval_log::Interval;
 
 /// The percentiles that reports list.
 pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
@@ -28,12 +27,12 @@ pub struct Second {
     pub failures: u64,
     /// Bytes received in this second.
     pub bytes: u64,
-    /// Median latency in microseconds; 0 without responses.
-    pub p50_us: u64,
+    /// Median latency in microseconds; `None` without responses, like the others.
+    pub p50_us: Option<u64>,
     /// 99th percentile in microseconds.
-    pub p99_us: u64,
+    pub p99_us: Option<u64>,
     /// Highest latency in microseconds.
-    pub max_us: u64,
+    pub max_us: Option<u64>,
 }
 
 /// Collects latencies while a run goes on. Times count from the start of the run.
@@ -46,11 +45,12 @@ pub struct Recorder {
     failures: u64,
     bytes: u64,
     seconds: Vec<Second>,
-    intervals: Option<Vec<Histogram<u64>>>,
+    intervals: Option<Vec<Interval>>,
 }
 
 impl Recorder {
-    /// `keeps_intervals` keeps each second's histogram, about 100 KB, for [`Latencies::write_log`].
+    /// `keeps_intervals` keeps each second's histogram until
+    /// [`take_intervals`](Self::take_intervals).
     pub fn new(keeps_intervals: bool) -> Recorder {
         Recorder {
             total: histogram(),
@@ -93,6 +93,14 @@ impl Recorder {
         &self.seconds
     }
 
+    /// The intervals that have closed since the last call.
+    pub fn take_intervals(&mut self) -> Vec<Interval> {
+        self.intervals
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
     /// Ends the recording.
     pub fn finish(mut self, at: Duration) -> Latencies {
         self.roll(at);
@@ -101,33 +109,39 @@ impl Recorder {
         }
         if !self.unanswered.is_empty() {
             let _ = self.total.add(&self.unanswered);
-            // A log holds what the percentiles count, so its last interval has them as well.
-            if let Some(last) = self.intervals.as_mut().and_then(|all| all.last_mut()) {
-                let _ = last.add(&self.unanswered);
+            // A log holds what the percentiles count.
+            if let Some(intervals) = &mut self.intervals {
+                intervals.push(Interval {
+                    at: self.seconds.len() as u64,
+                    histogram: self.unanswered,
+                });
             }
         }
         Latencies {
             histogram: self.total,
             seconds: self.seconds,
-            intervals: self.intervals,
+            intervals: self.intervals.unwrap_or_default(),
         }
     }
 
     fn close(&mut self) {
         let second = &self.second;
+        let quantile = |at| (!second.is_empty()).then(|| second.value_at_quantile(at));
         self.seconds.push(Second {
             at: self.seconds.len() as u64,
             responses: second.len(),
             failures: self.failures,
             bytes: self.bytes,
-            p50_us: second.value_at_quantile(0.5),
-            p99_us: second.value_at_quantile(0.99),
-            max_us: second.max(),
+            p50_us: quantile(0.5),
+            p99_us: quantile(0.99),
+            max_us: (!second.is_empty()).then(|| second.max()),
         });
         // Both have the same precision and resize themselves, so this cannot fail.
         let _ = self.total.add(second);
         if let Some(intervals) = &mut self.intervals {
-            intervals.push(second.clone());
+            let at = self.seconds.len() as u64 - 1;
+            let histogram = second.clone();
+            intervals.push(Interval { at, histogram });
         }
         self.second.reset();
         self.failures = 0;
@@ -141,7 +155,8 @@ pub struct Latencies {
     histogram: Histogram<u64>,
     /// One entry per second.
     pub seconds: Vec<Second>,
-    intervals: Option<Vec<Histogram<u64>>>,
+    /// The intervals that were not taken, the last with what was never answered.
+    pub intervals: Vec<Interval>,
 }
 
 impl Latencies {
@@ -197,23 +212,6 @@ impl Latencies {
             rest *= 0.8;
         }
         points
-    }
-
-    /// Writes an HdrHistogram interval log, one histogram of microseconds per second.
-    pub fn write_log(&self, to: &mut impl io::Write, started: SystemTime) -> io::Result<()> {
-        let mut serializer = V2DeflateSerializer::new();
-        let mut log = IntervalLogWriterBuilder::new()
-            .add_comment("[surus bench: latencies in microseconds]")
-            .with_start_time(started)
-            .with_base_time(started)
-            .with_max_value_divisor(1000.0)
-            .begin_log_with(to, &mut serializer)?;
-        for (at, histogram) in self.intervals.iter().flatten().enumerate() {
-            let start = Duration::from_secs(at as u64);
-            log.write_histogram(histogram, start, Duration::from_secs(1), None)
-                .map_err(|error| io::Error::other(format!("{error:?}")))?;
-        }
-        Ok(())
     }
 }
 

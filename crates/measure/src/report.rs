@@ -178,12 +178,20 @@ pub struct Chart {
     pub lines: Vec<Line>,
 }
 
+impl Chart {
+    /// Whether it shows no point at all.
+    pub fn is_empty(&self) -> bool {
+        let mut points = self.lines.iter().flat_map(|line| &line.points);
+        points.all(|(_, value)| value.is_nan())
+    }
+}
+
 /// A line of a chart.
 #[derive(Debug, Clone)]
 pub struct Line {
     /// Its name in the legend.
     pub name: String,
-    /// Its points, by increasing x.
+    /// Its points, by increasing x. A point that is not a number (NaN) is a gap.
     pub points: Vec<(f64, f64)>,
 }
 

@@ -5,6 +5,19 @@ use serde::Serialize;
 /// Resamples of the bootstrap.
 const RESAMPLES: usize = 4000;
 
+/// From this number on, the bootstrap's interval is wide enough.
+const ENOUGH_ROUNDS: usize = 20;
+
+/// What a reader must know of the intervals of a few rounds.
+pub fn caveat(rounds: usize) -> Option<String> {
+    (2..ENOUGH_ROUNDS).contains(&rounds).then(|| {
+        format!(
+            "95 % intervals of ratios are of {rounds} rounds, and a bootstrap of few rounds is a \
+             little too narrow: nearer to 90 % with six of them"
+        )
+    })
+}
+
 /// A ratio of medians with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ratio {

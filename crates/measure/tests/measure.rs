@@ -1,14 +1,14 @@
-//! Recorder, rounds, probe and report against what they must give.
+//! Recorder, rounds and report against what they must give.
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use serde_json::json;
+use surus_measure::interval_log::write_log;
 use surus_measure::{
-    Advice, BarNumbers, Bars, Cell, Chart, Line, Machine, Measured, Number, Probe, Published,
-    Recorder, Report, Rounds, Row, Scale, Table, Unit, probe,
+    Advice, BarNumbers, Bars, Cell, Chart, Line, Machine, Measured, Number, Published, Recorder,
+    Report, Rounds, Row, Scale, Table, Unit,
 };
 
 #[test]
@@ -27,23 +27,6 @@ fn known_latencies_come_back_within_the_histograms_error() {
 }
 
 #[test]
-fn cpu_time_near_the_resolution_of_the_clock_is_not_divided() {
-    let usage = |cpu| surus_measure::Usage {
-        pids: vec![1],
-        samples: vec![surus_measure::probe::Sample {
-            at: 1.0,
-            cpu,
-            pss: None,
-            switches: (0, 0),
-            processes: 1,
-        }],
-    };
-    assert_eq!(usage(0.01).cpu_per(10), None);
-    assert_eq!(usage(0.5).cpu_per(10), Some(50_000.0));
-    assert_eq!(usage(0.5).cpu_per(0), None);
-}
-
-#[test]
 fn seconds_without_a_response_are_in_the_series() {
     let mut recorder = Recorder::new(true);
     recorder.response(Duration::from_millis(100), Duration::from_millis(5), 10);
@@ -55,14 +38,30 @@ fn seconds_without_a_response_are_in_the_series() {
         .map(|second| (second.at, second.responses, second.failures, second.bytes))
         .collect();
     assert_eq!(counts, [(0, 1, 0, 10), (1, 0, 0, 0), (2, 0, 1, 1)]);
+    let maxima: Vec<_> = latencies.seconds.iter().map(|it| it.max_us).collect();
+    assert_eq!(maxima, [Some(5000), None, None]);
 
     let mut log = Vec::new();
-    latencies
-        .write_log(&mut log, SystemTime::UNIX_EPOCH)
-        .unwrap();
+    write_log(&mut log, SystemTime::UNIX_EPOCH, |write| {
+        latencies.intervals.iter().try_for_each(write)
+    })
+    .unwrap()
+    .unwrap();
     let log = String::from_utf8(log).unwrap();
     let histograms = log.lines().filter(|line| line.contains("HISTF")).count();
     assert_eq!(histograms, 3, "{log}");
+}
+
+#[test]
+fn interval_that_is_taken_is_kept_no_longer() {
+    let mut recorder = Recorder::new(true);
+    for second in 0..3 {
+        recorder.response(Duration::from_secs(second), Duration::from_millis(1), 1);
+        recorder.roll(Duration::from_secs(second + 1));
+        assert_eq!(recorder.take_intervals().len(), 1);
+    }
+    recorder.response(Duration::from_secs(3), Duration::from_millis(1), 1);
+    assert_eq!(recorder.finish(Duration::from_secs(3)).intervals.len(), 1);
 }
 
 proptest! {
@@ -126,90 +125,10 @@ fn ratio_of_equal_contestants_shows_no_difference() {
 }
 
 #[test]
-fn probe_counts_cpu_and_memory_of_a_child_that_works() {
-    let mut child = std::process::Command::new("sh")
-        .args(["-c", "while :; do :; done"])
-        .spawn()
-        .unwrap();
-    let pid = i32::try_from(child.id()).unwrap();
-    let mut probe = Probe::begin(vec![pid]).unwrap();
-    // Until the kernel has given it 100 ms, however busy the machine is.
-    while probe.sample().cpu < 0.1 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let usage = probe.end();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!((usage.processes(), usage.pids.as_slice()), (1, &[pid][..]));
-    assert!(
-        usage.peak_pss().is_some_and(|bytes| bytes > 10_000),
-        "{usage:?}"
-    );
-    assert!(
-        Probe::begin(vec![pid]).is_none(),
-        "a process that has exited"
-    );
-}
-
-#[test]
-fn probe_counts_context_switches_of_a_process_that_sleeps_and_of_one_that_works() {
-    let start = |script: &str| {
-        let mut command = std::process::Command::new("sh");
-        command.args(["-c", script]).spawn().unwrap()
-    };
-    // It is one process: the numbers of one that ends are lost.
-    let mut sleeper = std::process::Command::new("tail")
-        .args(["-f", "-s", "0.01", "--pid=1", "/dev/null"])
-        .spawn()
-        .unwrap();
-    let mut worker = start("while :; do :; done");
-    let pids = [&sleeper, &worker].map(|child| i32::try_from(child.id()).unwrap());
-    let [mut sleeps, mut works] = pids.map(|pid| Probe::begin(vec![pid]).unwrap());
-    // Each sleep is a voluntary switch.
-    while sleeps.sample().switches.0 < 100 || works.sample().cpu < 0.1 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let (sleeps, works) = (sleeps.end(), works.end());
-    for child in [&mut sleeper, &mut worker] {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    let ((voluntary, _), (by_itself, _)) = (sleeps.switches(), works.switches());
-    assert!(voluntary >= 100, "{sleeps:?}");
-    assert!(
-        by_itself < 50,
-        "a loop does not give its CPU away: {works:?}"
-    );
-    // They count from when the probe began.
-    assert_eq!(sleeps.samples[0].switches, (0, 0));
-}
-
-#[test]
-fn listening_process_is_found_by_its_port_and_by_its_socket() {
-    let own = i32::try_from(std::process::id()).unwrap();
-    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = tcp.local_addr().unwrap().port();
-    assert_eq!(probe::listeners(port), [own]);
-    // A connection to it does not listen.
-    let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let server = tcp.accept().unwrap();
-    let from = client.local_addr().unwrap().port();
-    assert!(probe::listeners(from).is_empty());
-    drop((client, server));
-    drop(tcp);
-    assert!(probe::listeners(port).is_empty());
-
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("socket");
-    let _unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    assert_eq!(probe::unix_listeners(&path), [own]);
-    // By a path from here, and by another name of its directory.
-    let up = std::env::current_dir().unwrap().components().count() - 1;
-    let relative = Path::new(&"../".repeat(up)).join(path.strip_prefix("/").unwrap());
-    assert_eq!(probe::unix_listeners(&relative), [own]);
-    let link = directory.path().join("link");
-    std::os::unix::fs::symlink(directory.path(), &link).unwrap();
-    assert_eq!(probe::unix_listeners(&link.join("socket")), [own]);
+fn intervals_of_few_rounds_have_a_caveat() {
+    let caveat = surus_measure::rounds::caveat;
+    assert_eq!((caveat(1), caveat(20)), (None, None));
+    assert!(caveat(6).unwrap().contains("of 6 rounds"));
 }
 
 #[test]
@@ -225,7 +144,11 @@ fn unanswered_requests_count_in_percentiles_and_log() {
     assert_eq!(latencies.count_above(Duration::from_millis(500)), 0);
     assert_eq!(latencies.seconds[0].responses, 1);
     let mut log = Vec::new();
-    latencies.write_log(&mut log, SystemTime::now()).unwrap();
+    write_log(&mut log, SystemTime::now(), |write| {
+        latencies.intervals.iter().try_for_each(write)
+    })
+    .unwrap()
+    .unwrap();
     let log = String::from_utf8(log).unwrap();
     assert!(
         log.contains(",1.000,500."),
@@ -458,6 +381,25 @@ fn axis_of_rounds_has_labels_at_whole_numbers_only() {
     report.charts[0].lines[0].points = vec![(1.0, 1.0), (2.0, 5.0)];
     let page = report.html(&json!({}));
     assert!(!page.contains(">0.5<") && page.contains(">1<") && page.contains(">2<"));
+}
+
+#[test]
+fn point_without_a_value_is_a_gap_of_the_line() {
+    let mut report = report();
+    let chart = &mut report.charts[0];
+    chart.scale = Scale::Linear;
+    chart.lines[0].points = vec![(0.5, 1.0), (1.5, f64::NAN), (2.5, 2.0), (3.5, 1.0)];
+    assert!(!chart.is_empty());
+    let page = report.html(&report.json());
+    let path = page.split("class=\"line l0\" d=\"").nth(1).unwrap();
+    let path = path.split('"').next().unwrap();
+    assert!(!path.contains("NaN"), "{path}");
+    assert_eq!(path.matches('M').count(), 2, "{path}");
+    assert_eq!(path.matches('L').count(), 1, "{path}");
+    assert_eq!(path.matches("h0.1").count(), 1, "{path}");
+    let chart = &mut report.charts[0];
+    chart.lines[0].points = vec![(0.5, f64::NAN)];
+    assert!(chart.is_empty());
 }
 
 #[test]

@@ -97,6 +97,22 @@ fn result_of_changes_that_were_not_committed_is_refused_unless_it_is_listed() {
 }
 
 #[test]
+fn revision_of_a_run_with_a_file_in_no_commit_is_marked() {
+    let tiny = repository();
+    let revision = || {
+        std::fs::remove_dir_all(tiny.path("target/lab/results")).unwrap_or_default();
+        tiny.succeed(&["run"]);
+        let revision = super::run::results(&tiny)["revision"].clone();
+        revision.as_str().unwrap().to_string()
+    };
+    // What the lab has written itself is no change of what it measures.
+    std::fs::write(tiny.path("docs/results/new.md"), "new").unwrap();
+    assert!(!revision().ends_with("-dirty"));
+    std::fs::write(tiny.path("lab/contestants/php/new.php"), "<?php").unwrap();
+    assert!(revision().ends_with("-dirty"));
+}
+
+#[test]
 fn page_that_is_not_what_render_writes_is_refused() {
     let tiny = repository();
     let marked = |name: &str| format!("<!-- {name} -->\n<!-- /{name} -->\n");

@@ -89,6 +89,39 @@ fn numbers_that_the_generator_limited_are_marked_and_have_no_ratio() {
 }
 
 #[test]
+fn best_of_a_load_is_bold_only_if_its_interval_shows_a_difference() {
+    let tiny = rendered_with_generator(20.0);
+    let directory = tiny.path("docs/results/tiny");
+    let mut files = std::fs::read_dir(directory).unwrap();
+    let file = files.next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let render = |rates: &dyn Fn(usize) -> [f64; 2], rounds: usize| {
+        let mut results: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let all = results["rounds"].as_array_mut().unwrap();
+        all.truncate(rounds);
+        for (index, round) in all.iter_mut().enumerate() {
+            for turn in round["turns"].as_array_mut().unwrap() {
+                let is_second = usize::from(turn["contestant"] == "second");
+                turn["samples"]["hello"]["rate"] = rates(index)[is_second].into();
+            }
+        }
+        std::fs::write(&file, results.to_string()).unwrap();
+        tiny.succeed(&["render"]);
+        let readme = tiny.read("README.md");
+        let row = readme.lines().find(|line| line.starts_with("| Hello |"));
+        row.unwrap().to_string()
+    };
+    let noise = |index: usize| [100 + index % 5 * 10, 104 + index * 3 % 5 * 10].map(|it| it as f64);
+    let row = render(&noise, 10);
+    assert!(!row.contains("**"), "{row}");
+    let clear = |_: usize| [150.0, 100.0];
+    let row = render(&clear, 10);
+    assert!(row.starts_with("| Hello | **150/s"), "{row}");
+    let row = render(&clear, 5);
+    assert!(!row.contains("**"), "too few rounds: {row}");
+}
+
+#[test]
 fn page_keeps_the_words_of_the_run_when_the_experiment_changes() {
     let tiny = Tiny::new();
     let experiment = "lab/experiments/tiny.toml";
@@ -313,6 +346,8 @@ fn ratios_are_to_each_reference_and_of_the_billed_quantity() {
         page.contains(to_first) && page.contains(to_second),
         "{page}"
     );
+    let caveat = "of 10 rounds, and a bootstrap of few rounds is a little too narrow";
+    assert!(page.contains(caveat), "{page}");
     let inverse = "| php -S | 0.500 × (0.500 to 0.500) |";
     assert!(page.contains(inverse), "{page}");
     assert!(!page.contains("billed"), "it is no column: {page}");

@@ -187,6 +187,25 @@ fn changed_contestant_begins_again_and_keeps_the_earlier_rounds() {
 }
 
 #[test]
+fn rounds_of_another_machine_are_not_continued() {
+    let tiny = Tiny::new();
+    tiny.succeed(&["run"]);
+    let mut earlier = results(&tiny);
+    earlier["rounds"].as_array_mut().unwrap().truncate(1);
+    std::fs::write(tiny.path(STATE), earlier.to_string()).unwrap();
+    let said = tiny.succeed(&["run"]);
+    assert!(said.contains("continuing after round 1"), "{said}");
+    earlier["machine"]["cpu"] = "Babbage's Analytical Engine".into();
+    std::fs::write(tiny.path(STATE), earlier.to_string()).unwrap();
+    let said = tiny.succeed(&["run"]);
+    let why = "beginning again: the earlier rounds are of another machine: ";
+    assert!(said.contains(why) && said.contains("Babbage's"), "{said}");
+    let new = results(&tiny);
+    assert_eq!(new["rounds"].as_array().unwrap().len(), 3);
+    assert_ne!(new["machine"], earlier["machine"]);
+}
+
+#[test]
 fn run_begins_again_if_anything_that_it_measures_has_changed() {
     let tiny = Tiny::new();
     let write = |name: &str, text: &str| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use surus_measure::{Cell, Chart, Latencies, Line, Machine, Measured, Report, Rounds, Row};
-use surus_measure::{Scale, Table, Unit};
+use surus_measure::{Scale, Table, Unit, Usage};
 
 use super::interrupt;
 use super::measuring::{self, Result};
@@ -33,6 +33,12 @@ pub struct Compare {
     /// [default: 2s]
     #[arg(short = 'd', long, value_name = "TIME", value_parser = parse_time)]
     duration: Option<Duration>,
+    /// Process of the server of A; may be repeated [default: those that listen on its port]
+    #[arg(long, value_name = "PID")]
+    pid_a: Vec<i32>,
+    /// Process of the server of B; may be repeated [default: those that listen on its port]
+    #[arg(long, value_name = "PID")]
+    pid_b: Vec<i32>,
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
@@ -62,6 +68,10 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
     let page = args.output.open()?;
     let duration = args.duration.unwrap_or(Duration::from_secs(2));
     let urls = [&args.first, &args.second];
+    let pids = [&args.pid_a, &args.pid_b];
+    for (pids, option) in pids.into_iter().zip(["--pid-a", "--pid-b"]) {
+        measuring::ensure_running(pids, option)?;
+    }
     let mut plans = Vec::new();
     for url in urls {
         plans.push(args.load.plan(std::slice::from_ref(url), None, duration)?);
@@ -80,7 +90,7 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
     'rounds: for round in 0..args.rounds {
         let mut results = Vec::new();
         for contestant in Rounds::order(plans.len(), round as usize) {
-            let result = measuring::measure(&plans[contestant], &[], false)?;
+            let result = measuring::measure(&plans[contestant], pids[contestant], false)?;
             if result.outcome.is_interrupted {
                 break 'rounds;
             }
@@ -135,9 +145,11 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
                 .map(|quantity| row(quantity, is_limited))
                 .collect(),
         });
+        tables.push(servers(&caveats));
     }
     let mut notes = notes(&caveats, rounds);
     notes.splice(0..0, interruption.clone());
+    notes.extend(surus_measure::rounds::caveat(rounds as usize));
     let report = Report {
         title: format!("surus bench compare {} {}", args.first, args.second),
         subtitle: format!("{rounds} rounds of {load}"),
@@ -166,6 +178,10 @@ struct Caveats {
     rate_missed: u32,
     /// Rounds in which the server's processes were not found.
     server_missing: u32,
+    /// Rounds in which one of them ended.
+    server_ended: u32,
+    /// The processes of the last round.
+    server: Option<String>,
     /// Rounds in which CPU time per request is not known.
     cpu_unknown: u32,
     /// In all rounds.
@@ -177,6 +193,9 @@ impl Caveats {
     fn add(&mut self, result: &Result) {
         let outcome = &result.outcome;
         self.server_missing += u32::from(result.usage.is_none());
+        let has_ended = |usage: &Usage| !usage.ended.is_empty();
+        self.server_ended += u32::from(result.usage.as_ref().is_some_and(has_ended));
+        self.server = result.usage.as_ref().map(Usage::names);
         self.cpu_unknown += u32::from(cpu_per_request(result).is_none());
         self.generator_limited += u32::from(outcome.is_generator_limited());
         self.rate_missed += u32::from(!outcome.kept_rate());
@@ -208,6 +227,12 @@ fn notes(caveats: &[Caveats; 2], rounds: u32) -> Vec<String> {
                 "{name}: CPU per request is not known, because the server's processes were not \
                  found: they are on another machine, in another container or another user's"
             ));
+        } else if caveats.server_ended > 0 {
+            notes.push(format!(
+                "{name}: CPU per request is not known, because a process of the server ended in \
+                 {} of {rounds} rounds",
+                caveats.server_ended
+            ));
         } else if caveats.cpu_unknown > 0 {
             notes.push(format!(
                 "{name}: CPU per request is not known in {} of {rounds} rounds, because the server \
@@ -223,6 +248,23 @@ fn notes(caveats: &[Caveats; 2], rounds: u32) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Whose CPU time was compared. A reader sees there if a process is missing, such as php-fpm.
+fn servers(caveats: &[Caveats; 2]) -> Table {
+    let row = |(name, caveats): (&str, &Caveats)| {
+        let cell = match caveats.server.clone() {
+            Some(text) => Cell::Text { text },
+            None => Cell::missing("not found"),
+        };
+        Row::new(name, name, vec![cell])
+    };
+    Table {
+        key: "servers".into(),
+        title: "Processes whose CPU time is counted, with their descendants".into(),
+        columns: vec![String::new()],
+        rows: NAMES.into_iter().zip(caveats).map(row).collect(),
+    }
 }
 
 fn quantities() -> Vec<Quantity> {
@@ -331,7 +373,7 @@ fn charts(quantities: &[Quantity], latencies: [Option<Latencies>; 2]) -> Vec<Cha
                 .collect(),
         }
     }));
-    charts.retain(|chart| chart.lines.iter().any(|line| !line.points.is_empty()));
+    charts.retain(|chart| !chart.is_empty());
     charts
 }
 

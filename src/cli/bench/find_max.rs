@@ -7,7 +7,7 @@ use surus_load::{FindMax, Pace, RunOutcome, Schedule};
 use surus_measure::{Cell, Chart, Latencies, Line, Machine, Measured, Report, Row, Scale};
 use surus_measure::{Table, Unit};
 
-use super::{Run, interrupt, measuring};
+use super::{Run, interrupt, measuring, tables};
 
 /// Most rates that are tried.
 const ATTEMPTS: usize = 14;
@@ -131,11 +131,8 @@ fn no_rate_holds(tried: &[Tried], bound_ms: f64) -> String {
 fn connections_limit(tried: &[Tried], connections: usize) -> Option<String> {
     let missed = tried.iter().find(|tried| !tried.holds)?;
     let unsent = missed.outcome.offered?.unsent;
-    let all = match connections {
-        1 => "the connection (--concurrency) was waiting for a response".to_string(),
-        count => format!("all {count} connections (--concurrency) were waiting for responses"),
-    };
-    (unsent > 0).then(|| {
+    let all = tables::all_wait(connections);
+    (unsent > 0 && !missed.outcome.is_generator_limited()).then(|| {
         format!(
             "at {}, {unsent} requests were never sent because {all}; with more connections, the \
              server may do more",
@@ -240,7 +237,7 @@ fn charts(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Chart> {
             }],
         });
     }
-    charts.retain(|chart| chart.lines.iter().any(|line| !line.points.is_empty()));
+    charts.retain(|chart| !chart.is_empty());
     charts
 }
 

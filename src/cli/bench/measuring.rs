@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use surus_load::{Origin, Plan, RunOutcome, Stop, Watch};
+use surus_measure::interval_log::WriteInterval;
 use surus_measure::{Machine, Probe, Usage, probe};
 
 use super::interrupt;
@@ -18,22 +19,34 @@ pub struct Result {
     /// Missing if the server's processes were not found.
     pub usage: Option<Usage>,
     pub machine: Machine,
-    pub started: SystemTime,
 }
 
 /// Runs a plan. The server is the processes `pids`, or those that listen on the URLs' ports.
 pub fn measure(plan: &Plan, pids: &[i32], shows_progress: bool) -> anyhow::Result<Result> {
+    measure_with(plan, pids, shows_progress, None)
+}
+
+/// The same, and writes the histogram of each second to a log when it closes.
+pub fn measure_with(
+    plan: &Plan,
+    pids: &[i32],
+    shows_progress: bool,
+    mut log: Option<&mut WriteInterval<'_>>,
+) -> anyhow::Result<Result> {
     let (seconds, received) = channel();
+    let (intervals, closed) = channel();
     let watch = Watch {
         ended: Arc::new(AtomicU64::new(0)),
         seconds,
+        intervals: log.is_some().then_some(intervals),
     };
+    let mut write = || match &mut log {
+        Some(log) => closed.try_iter().try_for_each(|interval| log(&interval)),
+        None => Ok(()),
+    };
+    let mut written = Ok(());
     let mut progress = shows_progress.then(|| Progress::new(plan.stop, watch.ended.clone()));
     let mut probe = Probe::begin(server(plan, pids));
-    if probe.is_none() && !pids.is_empty() {
-        return Err(anyhow!("none of the processes {pids:?} exists (--pid)"));
-    }
-    let started = SystemTime::now();
     let thread = {
         let plan = plan.clone();
         std::thread::Builder::new()
@@ -47,6 +60,7 @@ pub fn measure(plan: &Plan, pids: &[i32], shows_progress: bool) -> anyhow::Resul
                 if let Some(probe) = &mut probe {
                     probe.sample();
                 }
+                written = written.and_then(|()| write());
                 if let Some(progress) = &mut progress {
                     progress.second(&second);
                 }
@@ -66,12 +80,21 @@ pub fn measure(plan: &Plan, pids: &[i32], shows_progress: bool) -> anyhow::Resul
     let outcome = thread
         .join()
         .map_err(|_| anyhow!("the load generator panicked"))?;
+    let written = written.and_then(|()| write());
+    written.context("cannot write the log of latencies (--hdr)")?;
     Ok(Result {
         outcome: outcome.context("cannot send requests")?,
         usage,
         machine: Machine::this(),
-        started,
     })
+}
+
+/// Checks that each process that an option names exists.
+pub fn ensure_running(pids: &[i32], option: &str) -> anyhow::Result<()> {
+    match pids.iter().find(|pid| !probe::is_running(**pid)) {
+        Some(pid) => bail!("there is no process {pid} ({option})"),
+        None => Ok(()),
+    }
 }
 
 /// Sends requests without measuring. Fails if that is interrupted.

@@ -95,17 +95,19 @@ fn run_one(args: &Run) -> anyhow::Result<()> {
             "name a URL, as in `surus bench http://127.0.0.1:8080/`, or a file of requests (--file)"
         );
     }
+    measuring::ensure_running(&args.pids, "--pid")?;
     if let Some(p99) = args.p99 {
         return find_max::run(args, &urls, p99);
     }
     let page = args.output.open()?;
     let duration = args.duration.unwrap_or(Duration::from_secs(10));
-    let mut plan = args.load.plan(&urls, args.file.as_ref(), duration)?;
-    plan.keeps_intervals = args.series.needs_intervals();
+    let plan = args.load.plan(&urls, args.file.as_ref(), duration)?;
     let title = title(&urls, args.file.as_ref());
     interrupt::remember()?;
     measuring::warm_up(&plan, args.load.warm_up)?;
-    let result = measuring::measure(&plan, &args.pids, true)?;
+    let result = args
+        .series
+        .with_log(|log| measuring::measure_with(&plan, &args.pids, true, log))?;
     let report = tables::report(title, args.load.describe(&plan), &plan, &result);
     args.output
         .print_run(&report, &result, &args.series, page)?;

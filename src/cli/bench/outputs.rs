@@ -3,10 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::Context;
 use serde_json::{Value, json};
 use surus_measure::Report;
+use surus_measure::interval_log::{WriteInterval, write_log};
 
 use super::measuring::Result;
 use crate::cli::stdout::{print, say};
@@ -37,23 +39,37 @@ pub struct Series {
 }
 
 impl Series {
-    /// Whether the histogram of each second is needed.
-    pub fn needs_intervals(&self) -> bool {
-        self.hdr
+    /// Runs with a log that prints each second when it closes, if that form was asked for.
+    pub fn with_log(
+        &self,
+        run: impl FnOnce(Option<&mut WriteInterval<'_>>) -> anyhow::Result<Result>,
+    ) -> anyhow::Result<Result> {
+        match self.hdr {
+            true => write_log(&mut Printer, SystemTime::now(), |log| run(Some(log)))?,
+            false => run(None),
+        }
     }
 
     /// Prints the seconds of a run, if a form was asked for that consists of them.
-    fn print(&self, result: &Result) -> anyhow::Result<bool> {
+    fn print(&self, result: &Result) -> bool {
         if self.csv {
             csv(result);
         }
-        if self.hdr {
-            let mut log = Vec::new();
-            let latencies = &result.outcome.latencies;
-            latencies.write_log(&mut log, result.started)?;
-            print(String::from_utf8_lossy(&log));
-        }
-        Ok(self.csv || self.hdr)
+        self.csv || self.hdr
+    }
+}
+
+/// Writes to stdout.
+struct Printer;
+
+impl Write for Printer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        print(String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -92,7 +108,7 @@ impl Output {
             data.insert("usage".into(), json!(result.usage));
             data.insert("unexpected".into(), unexpected(result));
         }
-        if !series.print(result)? {
+        if !series.print(result) {
             self.print_with(report, &data);
         }
         page.write(&report.html(&data))
@@ -139,6 +155,7 @@ fn unexpected(result: &Result) -> Value {
 }
 
 fn csv(result: &Result) {
+    let field = |micros: Option<u64>| micros.map_or_else(String::new, |it| it.to_string());
     say!("second,responses,failures,bytes,p50_us,p99_us,max_us");
     for second in &result.outcome.latencies.seconds {
         say!(
@@ -147,9 +164,9 @@ fn csv(result: &Result) {
             second.responses,
             second.failures,
             second.bytes,
-            second.p50_us,
-            second.p99_us,
-            second.max_us
+            field(second.p50_us),
+            field(second.p99_us),
+            field(second.max_us)
         );
     }
 }

@@ -21,8 +21,8 @@ pub struct Progress {
     stop: Stop,
     began: Instant,
     ended: Arc<AtomicU64>,
-    p50s: VecDeque<u64>,
-    p99s: VecDeque<u64>,
+    p50s: VecDeque<Option<u64>>,
+    p99s: VecDeque<Option<u64>>,
 }
 
 impl Progress {
@@ -98,16 +98,24 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// A second in one line, with the medians and 99th percentiles of the last seconds.
-fn describe(second: &Second, sparks: Option<(&VecDeque<u64>, &VecDeque<u64>)>) -> String {
+fn describe(
+    second: &Second,
+    sparks: Option<(&VecDeque<Option<u64>>, &VecDeque<Option<u64>>)>,
+) -> String {
     let [p50s, p99s] = match sparks {
         Some((p50s, p99s)) => [p50s, p99s].map(|values| format!(" {}", sparkline(values))),
         None => Default::default(),
     };
+    let ms = |micros: Option<u64>| {
+        micros.map_or("–".into(), |micros| {
+            format!("{:.2} ms", micros as f64 / 1000.0)
+        })
+    };
     let mut text = format!(
-        "{}/s  p50 {:.2} ms{p50s}  p99 {:.2} ms{p99s}",
+        "{}/s  p50 {}{p50s}  p99 {}{p99s}",
         second.responses,
-        second.p50_us as f64 / 1000.0,
-        second.p99_us as f64 / 1000.0
+        ms(second.p50_us),
+        ms(second.p99_us)
     );
     if second.failures > 0 {
         text.push_str(&format!("  {} failed", second.failures));
@@ -115,11 +123,14 @@ fn describe(second: &Second, sparks: Option<(&VecDeque<u64>, &VecDeque<u64>)>) -
     text
 }
 
-/// The values as blocks of a height up to the highest.
-fn sparkline(values: &VecDeque<u64>) -> String {
+/// The values as blocks of a height up to the highest. A second without a value is a gap.
+fn sparkline(values: &VecDeque<Option<u64>>) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let highest = values.iter().copied().max().unwrap_or(0).max(1);
-    let block = |value: &u64| BLOCKS[usize::try_from(value * 7 / highest).unwrap_or(7)];
+    let highest = values.iter().flatten().copied().max().unwrap_or(0).max(1);
+    let block = |value: &Option<u64>| match value {
+        Some(value) => BLOCKS[usize::try_from(value * 7 / highest).unwrap_or(7)],
+        None => ' ',
+    };
     values.iter().map(block).collect()
 }
 
@@ -129,22 +140,30 @@ mod tests {
 
     #[test]
     fn sparkline_reaches_from_zero_to_the_highest_value() {
-        assert_eq!(sparkline(&VecDeque::from([0, 50, 100])), "▁▄█");
-        assert_eq!(sparkline(&VecDeque::from([0, 0])), "▁▁");
+        let values = |values: [u64; 3]| values.map(Some).into();
+        assert_eq!(sparkline(&values([0, 50, 100])), "▁▄█");
+        assert_eq!(sparkline(&values([0, 0, 0])), "▁▁▁");
+        let stalled = VecDeque::from([Some(50), None, Some(100)]);
+        assert_eq!(sparkline(&stalled), "▄ █");
     }
 
-    #[test]
-    fn live_line_has_a_sparkline_of_each_percentile() {
-        let second = Second {
+    fn second(p50_us: Option<u64>, p99_us: Option<u64>) -> Second {
+        Second {
             at: 0,
             responses: 9,
             failures: 1,
             bytes: 0,
-            p50_us: 1000,
-            p99_us: 2000,
-            max_us: 0,
-        };
-        let (p50s, p99s) = (VecDeque::from([1, 0]), VecDeque::from([0, 1]));
+            p50_us,
+            p99_us,
+            max_us: p99_us,
+        }
+    }
+
+    #[test]
+    fn live_line_has_a_sparkline_of_each_percentile() {
+        let second = second(Some(1000), Some(2000));
+        let p50s = VecDeque::from([Some(1), Some(0)]);
+        let p99s = VecDeque::from([Some(0), Some(1)]);
         assert_eq!(
             describe(&second, Some((&p50s, &p99s))),
             "9/s  p50 1.00 ms █▁  p99 2.00 ms ▁█  1 failed"
@@ -153,5 +172,11 @@ mod tests {
             describe(&second, None),
             "9/s  p50 1.00 ms  p99 2.00 ms  1 failed"
         );
+    }
+
+    #[test]
+    fn live_line_of_a_stalled_second_has_no_latency() {
+        let stalled = second(None, None);
+        assert_eq!(describe(&stalled, None), "9/s  p50 –  p99 –  1 failed");
     }
 }

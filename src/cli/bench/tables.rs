@@ -2,9 +2,12 @@
 
 use surus_load::{Plan, Protocol, RequestFailure, RunOutcome};
 use surus_measure::recorder::PERCENTILES;
-use surus_measure::{Cell, Chart, Line, Report, Row, Scale, Table, Unit, Usage};
+use surus_measure::{Cell, Chart, Line, Report, Row, Scale, Second, Table, Unit, Usage};
 
 use super::measuring::Result;
+
+/// From this part of p99 on, a note says how late the generator was.
+const LARGE_PART: f64 = 0.25;
 
 pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Report {
     let outcome = &result.outcome;
@@ -135,6 +138,7 @@ fn server(outcome: &RunOutcome, usage: &Usage) -> Table {
     // Its CPU time has that of the drain after the load as well.
     let seconds = usage.samples.last().map_or(0.0, |last| last.at).max(1e-9);
     let per_request = match usage.cpu_per(outcome.totals.requests) {
+        None if !usage.ended.is_empty() => Cell::missing("a process ended"),
         None => Cell::missing("too little CPU time to divide"),
         Some(cpu) => Cell::measured(surus_measure::Measured::once(cpu, Unit::Us)),
     };
@@ -172,12 +176,8 @@ fn server(outcome: &RunOutcome, usage: &Usage) -> Table {
             Unit::Count,
         ),
     ];
-    let pids: Vec<_> = usage.pids.iter().map(ToString::to_string).collect();
-    table(
-        "server",
-        &format!("Server (process tree of {})", pids.join(", ")),
-        rows,
-    )
+    let title = format!("Server: {}, with descendants", usage.names());
+    table("server", &title, rows)
 }
 
 fn generator(outcome: &RunOutcome) -> Table {
@@ -219,21 +219,41 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
     }
     if let Some(offered) = outcome.offered {
         if !outcome.kept_rate() {
+            notes.push(match outcome.is_generator_limited() {
+                true => "the rate could not be kept, because of the load generator".into(),
+                false => format!(
+                    "the rate could not be kept, because {}",
+                    all_wait(plan.concurrency)
+                ),
+            });
+        }
+        let (late, p99) = (
+            offered.own_lateness.as_secs_f64() * 1000.0,
+            outcome.latencies.percentile_ms(99.0),
+        );
+        if outcome.totals.responses > 0 && late >= p99 * LARGE_PART {
             notes.push(format!(
-                "the rate could not be kept, because all {} connections were waiting for responses",
-                plan.concurrency
+                "the load generator itself sent 1 % of the requests {} late or more, a large part \
+                 of the p99 of {}; the server was faster",
+                Unit::Ms.write(late),
+                Unit::Ms.write(p99)
             ));
         }
         if offered.unsent > 0 {
             notes.push(never_sent(offered.unsent, offered.due));
         }
     }
-    if result.usage.is_none() {
-        notes.push(
+    match &result.usage {
+        None => notes.push(
             "not all processes that serve the URLs were found, so their CPU time and memory are \
              missing (--pid)"
                 .into(),
-        );
+        ),
+        Some(usage) if !usage.ended.is_empty() => notes.push(format!(
+            "{} ended during the run, so CPU time of the server is missing",
+            usage.names_of_ended()
+        )),
+        Some(_) => {}
     }
     if plan.protocol == Protocol::Http2 {
         notes.push(
@@ -243,6 +263,14 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
         );
     }
     notes
+}
+
+/// Why requests that are due cannot be sent.
+pub fn all_wait(connections: usize) -> String {
+    match connections {
+        1 => "the connection (--concurrency) was waiting for a response".to_string(),
+        count => format!("all {count} connections (--concurrency) were waiting for responses"),
+    }
 }
 
 /// What percentiles are if requests were never sent.
@@ -262,7 +290,7 @@ fn charts(result: &Result) -> Vec<Chart> {
         .iter()
         .filter(|second| second.at < whole)
         .collect();
-    let by_second = |value: &dyn Fn(&surus_measure::Second) -> f64| {
+    let by_second = |value: &dyn Fn(&Second) -> f64| {
         let points = seconds
             .iter()
             .map(|second| (second.at as f64 + 0.5, value(second)));
@@ -279,6 +307,11 @@ fn charts(result: &Result) -> Vec<Chart> {
         y,
         y_scale: Scale::Linear,
         lines,
+    };
+    // A second without a response has no latency: the line has a gap.
+    let latency = |name: &str, of: fn(&Second) -> Option<u64>| {
+        let ms = |second: &Second| of(second).map_or(f64::NAN, |us| us as f64 / 1000.0);
+        line(name, by_second(&ms))
     };
     let mut rates = vec![line(
         "expected",
@@ -300,8 +333,8 @@ fn charts(result: &Result) -> Vec<Chart> {
             "Latency over time",
             Unit::Ms,
             vec![
-                line("p50", by_second(&|second| second.p50_us as f64 / 1000.0)),
-                line("p99", by_second(&|second| second.p99_us as f64 / 1000.0)),
+                latency("p50", |second| second.p50_us),
+                latency("p99", |second| second.p99_us),
             ],
         ),
         over_time("Requests over time", Unit::PerSecond, rates),
@@ -326,25 +359,30 @@ fn charts(result: &Result) -> Vec<Chart> {
         let memory = vec![line("PSS", memory.collect())];
         charts.push(over_time("Server's memory (PSS)", Unit::Bytes, memory));
     }
-    charts.retain(|chart| chart.lines.iter().any(|line| !line.points.is_empty()));
+    charts.retain(|chart| !chart.is_empty());
     charts
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::Duration;
 
-    use surus_load::{Mix, Request, Totals, Url};
+    use surus_load::{Mix, Offered, Request, Totals, Url};
     use surus_measure::{Machine, Recorder};
 
     use super::*;
 
-    /// The notes on a run of a second in which the generator's thread used this much of a CPU.
-    fn notes_on(busy: f64, responses: u64) -> String {
+    /// The notes on a run of a second in which the generator's thread used this much of a CPU, and
+    /// each response took 1 ms.
+    fn notes_on(busy: f64, responses: u64, offered: Option<Offered>) -> String {
         let url = Url::parse("http://127.0.0.1:1/").unwrap();
         let plan = Plan::new(Mix::new(&[Request::get(url)], true).unwrap());
         let second = Duration::from_secs(1);
+        let mut recorder = Recorder::new(false);
+        for _ in 0..responses {
+            recorder.response(Duration::ZERO, Duration::from_millis(1), 0);
+        }
         let result = Result {
             outcome: RunOutcome {
                 elapsed: second,
@@ -353,15 +391,14 @@ mod tests {
                     responses,
                     ..Totals::default()
                 },
-                latencies: Recorder::new(false).finish(second),
-                offered: None,
+                latencies: recorder.finish(second),
+                offered,
                 own_cpu: second,
                 own_cpu_in_time: second.mul_f64(busy),
                 is_interrupted: false,
             },
             usage: None,
             machine: Machine::this(),
-            started: SystemTime::now(),
         };
         report("title".into(), "load".into(), &plan, &result)
             .notes
@@ -369,12 +406,49 @@ mod tests {
     }
 
     #[test]
+    fn missed_rate_has_its_cause() {
+        let missed = Offered {
+            due: 100,
+            unsent: 50,
+            own_lateness: Duration::ZERO,
+        };
+        let connections = "because all 50 connections (--concurrency) were waiting";
+        let generator = "because of the load generator";
+        let notes = notes_on(0.5, 10, Some(missed));
+        assert!(
+            notes.contains(connections) && !notes.contains(generator),
+            "{notes}"
+        );
+        let notes = notes_on(0.97, 10, Some(missed));
+        assert!(
+            notes.contains(generator) && !notes.contains(connections),
+            "{notes}"
+        );
+    }
+
+    #[test]
+    fn lateness_of_the_generator_is_a_note_if_it_is_a_large_part_of_p99() {
+        let late = |micros| {
+            let own_lateness = Duration::from_micros(micros);
+            let offered = Offered {
+                due: 10,
+                unsent: 0,
+                own_lateness,
+            };
+            notes_on(0.5, 10, Some(offered))
+        };
+        let note = "itself sent 1 % of the requests 0.300 ms late or more";
+        assert!(late(300).contains(note), "{}", late(300));
+        assert!(!late(200).contains("late or more"));
+    }
+
+    #[test]
     fn note_says_that_the_generator_was_the_limit_if_it_used_its_cpu() {
         let note = "the load generator was the limit (its thread used 97 % of a CPU)";
-        assert!(notes_on(0.97, 10).contains(note));
-        assert!(!notes_on(0.94, 10).contains("the limit"));
+        assert!(notes_on(0.97, 10, None).contains(note));
+        assert!(!notes_on(0.94, 10, None).contains("the limit"));
         assert!(
-            !notes_on(0.97, 0).contains("the limit"),
+            !notes_on(0.97, 0, None).contains("the limit"),
             "nothing was served"
         );
     }

@@ -54,6 +54,9 @@ pub struct Options {
     /// Do not limit the function's CPU and memory
     #[arg(long)]
     unlimited: bool,
+    /// Fail if the function's CPU and memory cannot be limited, instead of running without limits
+    #[arg(long, conflicts_with = "unlimited")]
+    require_limits: bool,
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {
@@ -136,16 +139,54 @@ impl Options {
         function.keeps_log = false;
         function.sink = Some(Arc::new(|line: &str| log::print(format_args!("{line}\n"))));
         if !self.unlimited {
-            match Cgroup::try_out(self.memory) {
-                Ok(()) => function.resources = Resources::Limited,
-                Err(error) => log::print(format_args!(
-                    "surus: cannot limit the function to {:.2} CPU and {} MB, because control \
-                     groups are not permitted here ({error:#}); --unlimited hides this message\n",
-                    Cgroup::share(self.memory),
-                    self.memory
-                )),
-            }
+            let permitted = Cgroup::try_out(self.memory);
+            function.resources = self.resources(permitted)?;
         }
         Ok(function)
+    }
+    /// What the function gets, if control groups are permitted or not.
+    fn resources(&self, permitted: anyhow::Result<()>) -> anyhow::Result<Resources> {
+        let Err(error) = permitted else {
+            return Ok(Resources::Limited);
+        };
+        let message = format!(
+            "cannot limit the function to {:.2} CPU and {} MB, because control groups are not \
+             permitted here ({error:#})",
+            Cgroup::share(self.memory),
+            self.memory
+        );
+        if self.require_limits {
+            bail!("{message}; run as root on a machine that permits them (--require-limits)");
+        }
+        log::print(format_args!(
+            "surus: {message}; --unlimited hides this message\n"
+        ));
+        Ok(Resources::Unlimited)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn limits_that_are_not_permitted_are_an_error_if_they_are_required() {
+        let options = |args: &[&str]| {
+            let command = Options::augment_args(clap::Command::new("surus"));
+            let all = ["surus", "--memory", "128"].iter().chain(args);
+            Options::from_arg_matches(&command.try_get_matches_from(all).unwrap()).unwrap()
+        };
+        let refused = || Err(anyhow::anyhow!("read-only file system"));
+        let (may, must) = (options(&[]), options(&["--require-limits"]));
+        assert!(may.resources(refused()).is_ok());
+        let error = must.resources(refused()).unwrap_err().to_string();
+        let said = "cannot limit the function to 0.07 CPU and 128 MB, because control groups are \
+                    not permitted here (read-only file system); ";
+        assert!(error.starts_with(said), "{error}");
+        assert!(error.ends_with("(--require-limits)"), "{error}");
+        assert!(must.resources(Ok(())).is_ok());
     }
 }

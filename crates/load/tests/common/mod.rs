@@ -79,7 +79,8 @@ pub fn run(plan: &Plan) -> RunOutcome {
 }
 
 /// An HTTP/2 server. `/reset` resets its stream, `/silent` never answers, others get 100 kB. After
-/// `/leave`, it ends the connection by a GOAWAY without an error.
+/// `/leave`, it ends the connection by a GOAWAY without an error. `/cookie` sets a cookie in
+/// Latin-1, and is 401 without it.
 /// `secure` makes a connection's stream of its socket.
 pub fn http2<S, F>(secure: impl Fn(tokio::net::TcpStream) -> F + Send + 'static) -> SocketAddr
 where
@@ -113,6 +114,16 @@ async fn answer_http2(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite 
         match request.uri().path() {
             "/reset" => respond.send_reset(h2::Reason::INTERNAL_ERROR),
             "/silent" => silent.push(respond),
+            "/cookie" => {
+                let cookie = http::HeaderValue::from_bytes(b"name=Jos\xe9").unwrap();
+                let has_it = request.headers().get("cookie") == Some(&cookie);
+                let head = http::Response::builder().header("set-cookie", cookie);
+                let head = head
+                    .status(if has_it { 200 } else { 401 })
+                    .body(())
+                    .unwrap();
+                respond.send_response(head, true).unwrap();
+            }
             path => {
                 if path == "/leave" {
                     connection.graceful_shutdown();

@@ -60,13 +60,15 @@ pub fn draw(chart: &Chart) -> String {
 
 fn path(line: &Line, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) -> String {
     let mut out = String::new();
-    for (index, (at, value)) in line.points.iter().enumerate() {
-        let command = if index == 0 { 'M' } else { 'L' };
-        let _ = write!(out, "{command}{:.1} {:.1}", x(*at), y(*value));
-    }
-    // A single point is drawn as a dot.
-    if line.points.len() == 1 {
-        out.push_str("h0.1");
+    for part in line.points.split(|(_, value)| value.is_nan()) {
+        for (index, (at, value)) in part.iter().enumerate() {
+            let command = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(out, "{command}{:.1} {:.1}", x(*at), y(*value));
+        }
+        // A single point is drawn as a dot.
+        if part.len() == 1 {
+            out.push_str("h0.1");
+        }
     }
     out
 }

@@ -158,7 +158,7 @@ fn worse(chosen: &Contestant, classic: &Contestant) -> Option<String> {
         ("requests/s", &own.rate, &others.rate, Unit::PerSecond),
         ("p99", &own.p99, &others.p99, Unit::Ms),
         (
-            "memory per worker",
+            "memory per process",
             &own.memory,
             &others.memory,
             Unit::Bytes,
@@ -233,7 +233,8 @@ mod tests {
         };
         let project = std::path::Path::new("/nowhere");
         let entry = engines::find(name).unwrap();
-        let mut new = Contestant::new(entry, project, &Config::default(), None, &requests);
+        let mut new =
+            Contestant::new(entry, project, &Config::default(), None, &requests, 1).unwrap();
         new.samples.cpu = cpu.to_vec();
         new.samples.rate = vec![1.0; 2];
         new
@@ -309,7 +310,7 @@ mod tests {
         }
         let text = reasons(&all[1], &all, "classic", false).concat();
         let expected = "Worse than on `classic`: p99 8.00 ms instead of 2.00 ms; memory per \
-                        worker 48.0 MiB instead of 16.0 MiB.";
+                        process 48.0 MiB instead of 16.0 MiB.";
         assert!(text.contains(expected), "{text}");
         // Slower by less than the measurement tells, and better.
         all[1].samples.p99 = vec![2.1; 2];

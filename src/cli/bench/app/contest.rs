@@ -360,15 +360,14 @@ impl Contest {
         contestant.samples.cold_start.push(time);
         let mut load = load(plan, server.port)?;
         load.stop = Stop::After(plan.warm_up);
+        let warming_up = Instant::now();
         let warmed_up = measuring::measure(&load, &[server.pid()], false)?.outcome;
         interrupt::check()?;
-        // A number, because a time would cut off the last requests of slow engines.
-        let rate = warmed_up.totals.requests as f64 / plan.warm_up.as_secs_f64();
-        let requests = (rate * length.as_secs_f64()) as u64;
-        load.stop = Stop::Requests(requests.max(2 * plan.concurrency as u64));
+        let (requests, took) = (warmed_up.totals.requests, warming_up.elapsed());
+        load.stop = Stop::Requests(requests_within(*length, requests, took, plan.concurrency));
         let result = measuring::measure(&load, &[server.pid()], false)?;
         interrupt::check()?;
-        contestant.record(&result.outcome, result.usage.as_ref(), plan.launch.workers);
+        contestant.record(&result.outcome, result.usage.as_ref());
         if contestant.failure.is_none()
             && let Err(error) = bench::fail_if_unexpected(&result.outcome)
         {
@@ -384,6 +383,14 @@ impl Contest {
         }
         Ok(())
     }
+}
+
+/// How many requests take a time, if a warm-up with its drain took so long. A number, because a
+/// time would cut off the last requests of slow engines.
+fn requests_within(time: Duration, requests: u64, took: Duration, concurrency: usize) -> u64 {
+    let rate = requests as f64 / took.as_secs_f64().max(1e-3);
+    let fitting = (rate * time.as_secs_f64()) as u64;
+    fitting.max(2 * concurrency as u64)
 }
 
 /// Asks for each path once. The inner error says why an answer cannot be compared.
@@ -448,4 +455,22 @@ fn describe(
         contestant.entry.name,
         Unit::PerSecond.write(outcome.rate()),
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_slow_pages_are_counted_with_their_drain() {
+        let within = |requests, millis, concurrency| {
+            let took = Duration::from_millis(millis);
+            requests_within(Duration::from_secs(3), requests, took, concurrency)
+        };
+        assert_eq!(within(300, 300, 4), 3000);
+        // Pages of a second: the warm-up of 300 ms has ended after that.
+        assert_eq!(within(8, 1000, 8), 24);
+        assert_eq!(within(8, 8000, 8), 16, "at least two of each connection");
+        assert_eq!(within(0, 0, 1), 2);
+    }
 }

@@ -12,7 +12,7 @@ use crate::cli::engine_setup;
 use crate::cli::entry_script;
 use crate::cli::warm_ups;
 use crate::config::Config;
-use crate::engines::EngineEntry;
+use crate::engines::{self, EngineEntry, PhpProgram};
 
 #[derive(Debug)]
 pub struct Contestant {
@@ -41,6 +41,9 @@ pub struct Contestant {
     pub was_generator_limited: bool,
     /// Whether Surus does not start its PHP processes, so that CPU time and memory are not known.
     pub runs_elsewhere: bool,
+    /// The most PHP processes that it has: the workers, and the spare ones of an engine whose
+    /// processes serve one request each.
+    pub processes: usize,
 }
 
 /// Whether an engine runs the application.
@@ -63,7 +66,7 @@ pub struct Samples {
     pub cpu: Vec<f64>,
     /// Milliseconds.
     pub p99: Vec<f64>,
-    /// Bytes per worker.
+    /// Bytes per PHP process.
     pub memory: Vec<f64>,
     /// Milliseconds from the start of the server to the end of its first answer.
     pub cold_start: Vec<f64>,
@@ -76,20 +79,17 @@ impl Contestant {
         config: &Config,
         named: Option<&PathBuf>,
         requests: &Requests,
-    ) -> Contestant {
+        concurrency: usize,
+    ) -> anyhow::Result<Contestant> {
         let mut config = config.clone();
         config.engine.name = Some(entry.name.into());
-        let script = match entry.boots_script() {
-            true if entry.runs_scripts() => entry_script::unconfigured_worker(project, &config),
-            true => None,
-            false => entry_script::script_without_boot(project, &config),
-        };
+        let script = script(entry, project, &config);
         let needs_boot = script.is_none() && entry_script::needs_boot(project, &config);
         let warmup = match entry.boots_script() && config.engine.warmup.urls().is_empty() {
             true => warmup(project, &config, requests),
             false => Vec::new(),
         };
-        Contestant {
+        Ok(Contestant {
             entry,
             script: script.or(named.cloned()),
             lacks_boot: needs_boot && !entry.boots_script(),
@@ -104,7 +104,8 @@ impl Contestant {
             latencies: None,
             was_generator_limited: false,
             runs_elsewhere: entry.name == "fpm" && config.engine.php_fpm_address.is_some(),
-        }
+            processes: processes(entry, &config, concurrency)?,
+        })
     }
 
     pub fn runs(&self) -> bool {
@@ -122,7 +123,7 @@ impl Contestant {
     }
 
     /// Adds what a round has shown.
-    pub fn record(&mut self, outcome: &RunOutcome, usage: Option<&Usage>, workers: usize) {
+    pub fn record(&mut self, outcome: &RunOutcome, usage: Option<&Usage>) {
         let requests = outcome.totals.requests;
         self.requests += requests;
         self.samples.rate.push(outcome.rate());
@@ -133,7 +134,9 @@ impl Contestant {
         };
         self.samples.cpu.extend(usage.cpu_per(requests));
         if let Some(bytes) = usage.peak_pss() {
-            self.samples.memory.push(bytes as f64 / workers as f64);
+            self.samples
+                .memory
+                .push(bytes as f64 / self.processes as f64);
         }
     }
 
@@ -154,6 +157,35 @@ impl Contestant {
     }
 }
 
+/// The PHP file that an engine runs, if it is not that of the configuration.
+fn script(entry: &EngineEntry, project: &Path, config: &Config) -> Option<PathBuf> {
+    match entry.boots_script() {
+        true if entry.runs_scripts() => entry_script::unconfigured_worker(project, config),
+        true => None,
+        false => entry_script::script_without_boot(project, config),
+    }
+}
+
+/// The most PHP processes that an engine has at this number of connections.
+fn processes(entry: &EngineEntry, config: &Config, concurrency: usize) -> anyhow::Result<usize> {
+    let most = *engines::process_range(entry, &config.engine)?.end();
+    let starts_per_request = entry.serves_one && entry.runs != PhpProgram::SurusPhp;
+    Ok(match starts_per_request {
+        true => most.min(concurrency),
+        false => most,
+    })
+}
+
+/// The configuration with which an engine's server looks for what answers a path.
+pub fn configuration(entry: &EngineEntry, project: &Path, config: &Config) -> Config {
+    let mut config = config.clone();
+    config.engine.name = Some(entry.name.into());
+    config.engine.must_boot = true;
+    config.engine.script = script(entry, project, &config).or(config.engine.script);
+    engine_setup::look_at_application(project, &mut config);
+    config
+}
+
 /// The paths that PHP answers, with the host that clients name.
 fn warmup(project: &Path, config: &Config, requests: &Requests) -> Vec<String> {
     // If the site cannot be opened, the server reports it.
@@ -167,4 +199,25 @@ fn warmup(project: &Path, config: &Config, requests: &Requests) -> Vec<String> {
     let urls = requests.paths.iter().map(url);
     urls.filter(|url| warm_ups::get(url, &site).is_ok())
         .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_processes_count_where_they_exist() {
+        let mut config = Config::default();
+        config.engine.fix_workers(4);
+        let of = |name, concurrency| {
+            let entry = engines::find(name).unwrap();
+            processes(entry, &config, concurrency).unwrap()
+        };
+        for (name, expected) in [("classic", 4), ("fpm", 4), ("fork", 6), ("standby", 6)] {
+            assert_eq!(of(name, 4), expected, "{name}");
+        }
+        // Their processes exist only while there is a request.
+        assert_eq!((of("cgi", 4), of("cli", 10)), (4, 6));
+    }
 }

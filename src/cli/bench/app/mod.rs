@@ -8,6 +8,7 @@ mod contestant;
 mod progress;
 mod server;
 mod table;
+mod targets;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,8 @@ pub struct Plan {
     warm_up: Duration,
     /// The configuration file, if there is one.
     file: Option<PathBuf>,
+    /// What a reader must know of the paths.
+    notes: Vec<String>,
 }
 
 pub fn run(args: &App) -> anyhow::Result<()> {
@@ -144,11 +147,26 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
     let workers = args.workers.map_or(configured, Ok)?;
     // All engines are compared with the same number of workers.
     config.engine.fix_workers(workers);
-    let requests = requests(args)?;
-    let contestants = entries(&args.engines, entry_script::needs_boot(&project, &config))?
+    let concurrency = args.concurrency.map_or(workers, |count| count as usize);
+    let mut requests = requests(args)?;
+    let entries = entries(&args.engines, entry_script::needs_boot(&project, &config))?;
+    let configurations = entries.iter().map(|entry| {
+        let config = contestant::configuration(entry, &project, &config);
+        (entry.name, config)
+    });
+    let configurations: Vec<_> = configurations.collect();
+    // Which of several sites answers is decided by its hosts.
+    let notes = match config.sites.is_empty() {
+        true => targets::leave_out_others(&mut requests, &project, &configurations)?,
+        false => Vec::new(),
+    };
+    let contestants = entries
         .into_iter()
-        .map(|entry| Contestant::new(entry, &project, &config, script.as_ref(), &requests))
-        .collect();
+        .map(|entry| {
+            let script = script.as_ref();
+            Contestant::new(entry, &project, &config, script, &requests, concurrency)
+        })
+        .collect::<anyhow::Result<_>>()?;
     let plan = Plan {
         launch: Launch {
             project,
@@ -158,7 +176,7 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
             listens_within: longest_start(&config),
         },
         requests,
-        concurrency: args.concurrency.map_or(workers, |count| count as usize),
+        concurrency,
         rounds: match args.rounds {
             Some(rounds) => (rounds as usize, rounds as usize),
             None if args.quick => (2, 2),
@@ -169,6 +187,7 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
             .or(args.quick.then_some(Duration::from_millis(400))),
         warm_up: Duration::from_millis(if args.quick { 100 } else { 300 }),
         file: loaded.file,
+        notes,
     };
     options::ensure_open_files(plan.concurrency, 1)?;
     super::interrupt::remember()?;

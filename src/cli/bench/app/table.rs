@@ -21,7 +21,7 @@ pub fn report(contest: &Contest) -> Report {
             "requests/s",
             "CPU per request",
             "p99",
-            "memory per worker",
+            "memory per process",
             "cold start",
             "answers",
             "isolated",
@@ -68,7 +68,7 @@ pub fn report(contest: &Contest) -> Report {
     Report {
         title: format!("surus bench app {}", plan.launch.project.display()),
         subtitle: format!(
-            "GET {paths}; {} rounds of {} ms per engine, {} connections, {} PHP processes",
+            "GET {paths}; {} rounds of {} ms per engine, {} connections, {} workers",
             contest.rounds,
             contest.length.as_millis(),
             plan.concurrency,
@@ -158,7 +158,7 @@ fn row(contestant: &Contestant, reference: &str) -> Row {
 }
 
 fn notes(contest: &Contest) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes = contest.plan.notes.clone();
     if let Some((round, all)) = contest.cut_short {
         notes.push(format!(
             "interrupted in round {round} of {all}: answers after load were not compared"
@@ -186,6 +186,16 @@ fn notes(contest: &Contest) -> Vec<String> {
              measure longer (--duration 2s)"
                 .into(),
         );
+    }
+    let workers = contest.plan.launch.workers;
+    let with_spares = |it: &Contestant| it.processes > workers && it.runs();
+    if let Some(first) = contest.contestants.iter().find(|it| with_spares(it)) {
+        notes.push(format!(
+            "{}: {} PHP processes serve instead of {workers}, because each serves one request and \
+             then takes a moment to be replaced (engine.spare_workers)",
+            names(&with_spares),
+            first.processes
+        ));
     }
     let elsewhere = names(&|it| it.runs_elsewhere && it.runs());
     if !elsewhere.is_empty() {
@@ -294,7 +304,8 @@ mod tests {
         };
         let entry = engines::find(name).unwrap();
         let nowhere = std::path::Path::new("/nowhere");
-        let mut new = Contestant::new(entry, nowhere, &Config::default(), None, &requests);
+        let mut new =
+            Contestant::new(entry, nowhere, &Config::default(), None, &requests, 1).unwrap();
         let mut recorder = Recorder::new(false);
         recorder.response(Duration::ZERO, Duration::from_millis(1), 0);
         new.latencies = Some(recorder.finish(Duration::from_secs(1)));
