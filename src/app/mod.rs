@@ -10,6 +10,7 @@ pub mod host;
 pub(crate) mod response;
 pub mod site;
 pub mod static_files;
+pub mod unread;
 pub(crate) mod validate;
 pub mod watch;
 pub mod x_sendfile;
@@ -26,7 +27,8 @@ use self::error_pages::{ErrorPages, ErrorView};
 use self::forwarded::Peer;
 use self::response::{fit_length, plain, redirect, redirect_to, strip_headers};
 use self::site::routes::{Action, Choice, HeaderChanges, RequestFacts, Routes};
-use self::site::{Facts, NormalizedPath, Resolution, Site, normalize};
+use self::site::{Facts, NormalizedPath, ReadRules, Resolution, Site, normalize};
+use self::unread::UnreadRequest;
 use self::validate::{RequestRejection, check_relayed, reject};
 use self::x_sendfile::SendFile;
 use crate::engine::{Engine, Pending};
@@ -80,6 +82,14 @@ impl DocumentTree {
     }
 }
 
+/// What a request is looked up with.
+#[derive(Clone, Copy)]
+pub struct Look<'a> {
+    pub now: Instant,
+    /// The `.htaccess` files that were read for it.
+    pub read: &'a [ReadRules],
+}
+
 /// How a request is answered, as far as that is known without waiting.
 pub struct Routed {
     pub dispatch: Dispatch,
@@ -118,14 +128,17 @@ impl Application {
         &self,
         head: http::request::Parts,
         origin: Origin,
-        event: impl FnOnce(http::request::Parts, Script) -> Event,
+        mut event: impl FnMut(http::request::Parts, Script) -> Event,
     ) -> Result<Response, Failure> {
         let is_head = head.method == Method::HEAD;
         let view = self.view(&head.headers, &origin.clone().into());
         let Routed {
             dispatch, headers, ..
         } = match check_relayed(&head) {
-            Ok(()) => self.begin(head, Instant::now(), |_| origin.clone(), event),
+            Ok(()) => {
+                self.begin_read(head, |_| origin.clone(), &mut event)
+                    .await
+            }
             Err(rejection) => Dispatch::Rejected(rejection).into(),
         };
         let answer = match dispatch {
@@ -164,19 +177,43 @@ impl Application {
         }
     }
 
+    /// Like [`begin`](Self::begin), but reads the `.htaccess` files that have not been read.
+    async fn begin_read(
+        &self,
+        mut head: http::request::Parts,
+        origin: impl Fn(&HeaderMap) -> Origin,
+        event: &mut impl FnMut(http::request::Parts, Script) -> Event,
+    ) -> Routed {
+        let mut read = Vec::new();
+        loop {
+            let look = Look {
+                now: Instant::now(),
+                read: &read,
+            };
+            let unread = match self.begin(head, look, &origin, &mut *event) {
+                Ok(routed) => return routed,
+                Err(unread) => unread,
+            };
+            head = match unread.read(&mut read).await {
+                Ok(head) => head,
+                Err(rejection) => return Dispatch::Rejected(rejection).into(),
+            };
+        }
+    }
+
     /// Determines what answers, and whether that can begin. `event` makes an event of the request's
     /// head and the script; `origin` determines the client for rules that need it. `Host` is the
     /// one that the client has requested.
     pub fn begin(
         &self,
         head: http::request::Parts,
-        now: Instant,
+        look: Look<'_>,
         origin: impl Fn(&HeaderMap) -> Origin,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
-    ) -> Routed {
+    ) -> Result<Routed, Box<UnreadRequest>> {
         let path = match normalize(head.uri.path()) {
             Ok(path) => path,
-            Err(why) => return Dispatch::Rejected(reject(StatusCode::BAD_REQUEST, why)).into(),
+            Err(why) => return Ok(Dispatch::Rejected(reject(StatusCode::BAD_REQUEST, why)).into()),
         };
         let tree = self.tree.load();
         let mut choice = tree.routes.choose(&RequestFacts {
@@ -187,20 +224,27 @@ impl Application {
         });
         let headers = std::mem::take(&mut choice.headers);
         let mut route = choice.path.cloned();
-        let found = self.find(&tree, choice, &head, &path, now, &|| origin(&head.headers));
+        let found = self.find(&tree, choice, &head, &path, look, &|| origin(&head.headers));
         let dispatch = match found {
             Ok(RoutedRequest::Script(engine, script, wishes)) => {
                 route = route.or_else(|| Some(script.name.clone()));
                 self.event(head, engine, script, wishes, event)
             }
             Ok(RoutedRequest::Answer(response)) => Dispatch::Answer(response),
+            Ok(RoutedRequest::Unread(site, directories)) => {
+                return Err(Box::new(UnreadRequest {
+                    head,
+                    site,
+                    directories,
+                }));
+            }
             Err(rejection) => Dispatch::Rejected(rejection),
         };
-        Routed {
+        Ok(Routed {
             dispatch,
             headers,
             route,
-        }
+        })
     }
 
     /// Prepares what the engine gets.
@@ -291,11 +335,11 @@ impl Application {
         choice: Choice<'_>,
         head: &http::request::Parts,
         path: &NormalizedPath<'_>,
-        now: Instant,
+        look: Look<'_>,
         origin: &dyn Fn() -> Origin,
     ) -> Result<RoutedRequest, RequestRejection> {
         let mut engine = self.engine;
-        let mut site: &Site = &tree.site;
+        let mut site = &tree.site;
         let wishes = Wishes {
             compress: choice.compress.unwrap_or(self.compress.enabled),
             streams_body: choice.stream_body,
@@ -311,7 +355,7 @@ impl Application {
             }
             Some(Action::Files(files)) => site = files,
             Some(Action::Engine(name)) => {
-                site = tree.pool_sites.get(name).map_or(site, |own| own);
+                site = tree.pool_sites.get(name).unwrap_or(site);
                 engine = self
                     .engines
                     .keys()
@@ -335,8 +379,9 @@ impl Application {
             headers: &head.headers,
             origin,
             steps: Default::default(),
+            read: Some(look.read),
         };
-        match site.find_for(&facts, path, now) {
+        match site.find_for(&facts, path, look.now) {
             Resolution::Script(script) => Ok(RoutedRequest::Script(engine, script, wishes)),
             Resolution::File(file) if tree.site.is_secret(&file) => {
                 Err(reject(StatusCode::NOT_FOUND, "no such file"))
@@ -373,6 +418,9 @@ impl Application {
             }
             Resolution::Malformed(why) => Err(reject(StatusCode::BAD_REQUEST, why)),
             Resolution::Failed(error) => Err(error.into()),
+            Resolution::Unread(directories) => {
+                Ok(RoutedRequest::Unread(site.clone(), directories))
+            }
         }
     }
 }
@@ -390,6 +438,8 @@ enum RoutedRequest {
     /// The engine, and the script.
     Script(&'static str, Script, Wishes),
     Answer(Response),
+    /// The `.htaccess` files of the site on the way to these directories are unread.
+    Unread(Arc<Site>, String),
 }
 
 /// What the configuration says about a script's request.

@@ -92,14 +92,21 @@ impl Site {
         }
         let (files, stop) = path.files();
         let known = visit.merged.take();
-        let (mut merged, directories) =
-            known.unwrap_or_else(|| htaccess.merged(&self.root, path.directories(), visit.now));
+        let of_path = path.directories();
+        let known = known.or_else(|| self.merged(htaccess, visit.facts, of_path, visit.now));
+        let Some((mut merged, directories)) = known else {
+            return Resolution::Unread(of_path.to_owned());
+        };
         let (at, end) = self.look_up(visit.purpose, path, directories, visit.now);
         let whole = path.path();
         let is_bare_directory = matches!(at, PathKind::Directory) && !files.ends_with('/');
         if is_bare_directory {
             // A directory's own file applies, too.
-            (merged, _) = htaccess.merged(&self.root, &format!("{files}/"), visit.now);
+            let directory = format!("{files}/");
+            match self.merged(htaccess, visit.facts, &directory, visit.now) {
+                Some((own, _)) => merged = own,
+                None => return Resolution::Unread(directory),
+            }
         }
         if stop == Some(SegmentError::Hidden) && !matches!(at, PathKind::Script(_)) {
             return Resolution::NotFound;

@@ -21,6 +21,7 @@ pub mod file_opener;
 mod hidden_files;
 mod htaccess;
 mod htaccess_files;
+mod htaccess_reading;
 mod htaccess_walk;
 mod lookup;
 mod lookup_cache;
@@ -58,6 +59,7 @@ pub(crate) use document_root::Root;
 pub use document_root::Symlinks;
 pub use hidden_files::HiddenBy;
 pub use htaccess::facts::Facts;
+pub use htaccess_reading::ReadRules;
 pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, SiteMemory, read as read_htaccess};
 pub use normalize::{NormalizedPath, normalize};
 pub use opened::{Denial, LookupError};
@@ -88,6 +90,9 @@ pub enum Resolution {
     Malformed(&'static str),
     /// 503 or 500.
     Failed(LookupError),
+    /// The `.htaccess` files on the way to these directories must be read first, see
+    /// [`Site::read_htaccess`].
+    Unread(String),
 }
 
 /// A regular file, open for reading.
@@ -251,7 +256,7 @@ impl Site {
         self.resolve(&encode(path))
     }
 
-    /// Looks up a path from [`normalize`](normalize()), without a request.
+    /// Looks up a path from [`normalize`](normalize()), without a request. Waits for the disk.
     pub fn find(&self, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
         self.find_by(Purpose::Visitor, path, now)
     }
@@ -276,6 +281,7 @@ impl Site {
                 https: false,
             },
             steps: Default::default(),
+            read: None,
         };
         self.find_as(purpose, &facts, path, now)
     }
@@ -312,23 +318,34 @@ impl Site {
                 false => found,
             }
         };
-        let merged = |htaccess: &Htaccess| htaccess.merged(&self.root, path.directories(), now);
-        // As in mod_xsendfile, a script may send files that `.htaccess` files deny to visitors.
-        let htaccess = self.htaccess.as_ref();
-        if let Some(htaccess) = htaccess.filter(|_| purpose == Purpose::Visitor) {
-            let merged = merged(htaccess);
-            if !merged.0.is_empty() {
-                return follow(htaccess, merged);
+        let merged = |htaccess| self.merged(htaccess, facts, path.directories(), now);
+        let unread = || Resolution::Unread(path.directories().to_owned());
+        let htaccess = self.htaccess_for(purpose);
+        if let Some(htaccess) = htaccess {
+            match merged(htaccess) {
+                None => return unread(),
+                Some(merged) if !merged.0.is_empty() => return follow(htaccess, merged),
+                Some(_) => {}
             }
         }
         if let Some(rejected) = self.reject(path) {
             return rejected;
         }
-        match (self.find_without_htaccess(purpose, path, now), htaccess) {
+        match (self.find_without_htaccess(purpose, facts, path, now), htaccess) {
             (Some(found), _) => found,
-            (None, Some(htaccess)) => follow(htaccess, merged(htaccess)),
+            (None, Some(htaccess)) => match merged(htaccess) {
+                Some(merged) => follow(htaccess, merged),
+                None => unread(),
+            },
             (None, None) => Resolution::NotFound,
         }
+    }
+
+    /// The rules for a look-up. As in mod_xsendfile, a script may send files that `.htaccess` files
+    /// deny to visitors.
+    fn htaccess_for(&self, purpose: Purpose) -> Option<&Htaccess> {
+        let htaccess = self.htaccess.as_ref();
+        htaccess.filter(|_| purpose == Purpose::Visitor)
     }
 
     /// Rejects paths that are never served, whether or not they exist.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method, Version};
 
 use super::cost::Steps;
+use crate::app::site::ReadRules;
 use crate::event::Origin;
 
 /// The properties of a request that rules can read.
@@ -20,6 +21,9 @@ pub struct Facts<'a> {
     pub origin: &'a dyn Fn() -> Origin,
     /// What the evaluation of rules may still take.
     pub steps: Steps,
+    /// The `.htaccess` files that were read for this request. None if the thread that looks up may
+    /// wait for the disk.
+    pub read: Option<&'a [ReadRules]>,
 }
 
 impl Facts<'_> {

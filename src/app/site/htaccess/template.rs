@@ -209,6 +209,7 @@ mod tests {
                 https: true,
             },
             steps: Steps::default(),
+            read: None,
         };
         let env = Env::default();
         let view = FactsView {

@@ -32,6 +32,7 @@ fn facts(none: &HeaderMap) -> Facts<'_> {
             https: false,
         },
         steps: Steps::default(),
+        read: None,
     }
 }
 

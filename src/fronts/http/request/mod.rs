@@ -8,6 +8,7 @@ pub mod https;
 pub mod live_reload;
 pub(crate) mod response_body;
 pub(crate) mod response_memory;
+mod routing;
 mod traced;
 mod upload;
 mod validate;
@@ -31,18 +32,19 @@ use self::hosted::Hosted;
 use self::https::Https;
 use self::live_reload::LiveReload;
 use self::response_body::{RequestGuard, TrackedBody};
+use self::routing::RequestSource;
 use self::upload::Upload;
-use self::validate::{check, ends_connection};
+use self::validate::ends_connection;
 use super::Settings;
 use super::transport::context::ConnectionContext;
 use super::transport::sendfile_body::SendfileBody;
 use crate::app::error_pages::ErrorView;
 use crate::app::forwarded::{self, Peer};
-use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
+use crate::app::response::{RETRY_AFTER, class, failed, failure_name, plain};
 use crate::app::static_files::FileRange;
 use crate::app::validate::{RequestRejection, reject};
 use crate::app::{Dispatch, Routed, fit};
-use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
+use crate::event::{EarlyHints, Event, Failure, Response, ResponseBody};
 use crate::observe::traces::Tracer;
 
 /// Answers requests.
@@ -139,19 +141,27 @@ impl Service {
             Err(_) => ErrorView::Text,
         };
         let server = peer.server.clone();
-        let routed = self.begin(head, site, peer, &connection, early_hints, &guard);
-        let Routed {
-            dispatch,
-            headers,
-            route,
-        } = routed;
-        if let (Some(trace), Some(route)) = (&guard.trace, route) {
-            trace.routed(route);
-        }
-        // Most requests have no body.
-        let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
-        let body = awaits.then_some(incoming);
-        async move {
+        let source = RequestSource {
+            site,
+            peer,
+            connection: &connection,
+            request_id: guard.request_id,
+            began: guard.began,
+        };
+        let routed = self.route(head, source, early_hints);
+        let respond = move |routed: Routed| {
+            let Routed {
+                dispatch,
+                headers,
+                route,
+            } = routed;
+            if let (Some(trace), Some(route)) = (&guard.trace, route) {
+                trace.routed(route);
+            }
+            // Most requests have no body.
+            let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
+            let body = awaits.then_some(incoming);
+            async move {
             // The connection ends after this response, because what follows cannot be parsed
             // safely.
             let mut is_last = false;
@@ -284,74 +294,12 @@ impl Service {
             guard.responds(response.status(), response.headers(), took);
             Ok(response.map(|body| TrackedBody::new(taken, body, guard)))
         }
-    }
-
-    /// Determines what answers, and whether that can begin.
-    fn begin(
-        &self,
-        mut head: http::request::Parts,
-        site: Option<usize>,
-        peer: &Peer,
-        connection: &ConnectionContext,
-        early_hints: Option<Weak<dyn EarlyHints>>,
-        guard: &RequestGuard,
-    ) -> Routed {
-        let proxies = &self.settings.trusted_proxies;
-        let trusted = forwarded::is_trusted(peer, proxies);
-        if let Err(rejection) = check(&mut head, &self.settings, trusted || peer.https) {
-            return Dispatch::Rejected(rejection).into();
-        }
-        if head.method == Method::OPTIONS && head.uri.path() == "*" {
-            return Dispatch::Answer(no_content()).into();
-        }
-        if let Some(response) = self.https.validation(&head) {
-            return Dispatch::Answer(response).into();
-        }
-        // From here on, `Host` is the one that the client has requested.
-        if let Some(host) = forwarded::host(peer, &head.headers, proxies) {
-            head.headers.insert(header::HOST, host);
-        }
-        let (site, application) = match self.sites.application(site) {
-            Ok(selected) => selected,
-            Err(rejection) => return Dispatch::Rejected(rejection).into(),
         };
-        let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies);
-        let is_https = || origin(&head.headers).https;
-        match self.https.redirect(&site.settings, &head, is_https) {
-            None => {}
-            Some(Ok(response)) => return Dispatch::Answer(response).into(),
-            Some(Err(rejection)) => return Dispatch::Rejected(rejection).into(),
+        match routed {
+            Ok(routed) => Either::Left(respond(routed)),
+            // Boxed, because it is rare.
+            Err(waits) => Either::Right(Box::pin(async move { respond(waits.await).await })),
         }
-        let live = self.live_reload.as_ref();
-        if let Some(response) = live.and_then(|live| live.answer(&head)) {
-            return Dispatch::Answer(response).into();
-        }
-        if self.tracer.is_some() {
-            traced::hand_on(&mut head);
-        }
-        let timeout = site.settings.request_timeout.0;
-        application.begin(head, guard.began, origin, |head, script| {
-            let origin = origin(&head.headers);
-            let mut variables = match connection.encryption.get() {
-                Some(variables) => variables.to_vec(),
-                None => Vec::new(),
-            };
-            if self.tracer.is_some() {
-                traced::variables(&head.headers, &mut variables);
-            }
-            Event {
-                id: guard.request_id,
-                request: Request::from_parts(head, Body::Empty),
-                script,
-                origin,
-                variables,
-                deadline: guard.began + timeout,
-                idle_timeout: Some(timeout),
-                spool: site.spool.clone(),
-                hold: None,
-                early_hints,
-            }
-        })
     }
 
     fn body_limits(&self, settings: &Settings) -> body::BodyLimits<'_> {
