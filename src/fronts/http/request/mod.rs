@@ -250,7 +250,7 @@ impl Service {
             if is_page && let Some(live) = &self.live_reload {
                 response = live.extend(response);
             }
-            if let Err(body) = response_memory::count(&mut response, is_head) {
+            if let Err(body) = response_memory::count(&mut response, is_head, version) {
                 // Boxed, because it is large and rare.
                 let directory = self.settings.temp_dir.as_deref();
                 response = Box::pin(response_memory::spool(response, body, directory)).await;
