@@ -71,7 +71,7 @@ pub(super) struct Htaccess {
     /// Parsed files by device and inode.
     files: Mutex<Parsed>,
     /// Locked while a file is read, so that one thread reads it for all requests that need it.
-    reading: Mutex<ReadingRate>,
+    pub(super) reading: Mutex<ReadingRate>,
     /// Held by the request for which a thread reads. The others wait without a thread.
     pub(super) turn: Arc<AsyncMutex<()>>,
     /// The memory for all files.
