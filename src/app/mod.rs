@@ -9,8 +9,8 @@ pub mod forwarded;
 pub mod host;
 pub(crate) mod response;
 pub mod site;
+pub mod slow_request;
 pub mod static_files;
-pub mod unread;
 pub(crate) mod validate;
 pub mod watch;
 pub mod x_sendfile;
@@ -20,15 +20,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName};
-use http::{Method, StatusCode, Version};
+use http::{Method, StatusCode};
 use tracing::{debug, warn};
 
 use self::error_pages::{ErrorPages, ErrorView};
 use self::forwarded::Peer;
 use self::response::{fit_length, plain, redirect, redirect_to, strip_headers};
 use self::site::routes::{Action, Choice, HeaderChanges, RequestFacts, Routes};
-use self::site::{Facts, NormalizedPath, ReadRules, Resolution, Site, normalize};
-use self::unread::UnreadRequest;
+use self::site::{NormalizedPath, Pace, Resolution, Site, normalize};
+use self::slow_request::{Look, SlowRequest, look_up};
 use self::validate::{RequestRejection, check_relayed, reject};
 use self::x_sendfile::SendFile;
 use crate::engine::{Engine, Pending};
@@ -82,14 +82,6 @@ impl DocumentTree {
     }
 }
 
-/// What a request is looked up with.
-#[derive(Clone, Copy)]
-pub struct Look<'a> {
-    pub now: Instant,
-    /// The `.htaccess` files that were read for it.
-    pub read: &'a [ReadRules],
-}
-
 /// How a request is answered, as far as that is known without waiting.
 pub struct Routed {
     pub dispatch: Dispatch,
@@ -136,7 +128,7 @@ impl Application {
             dispatch, headers, ..
         } = match check_relayed(&head) {
             Ok(()) => {
-                self.begin_read(head, |_| origin.clone(), &mut event)
+                self.begin_in_turn(head, |_| origin.clone(), &mut event)
                     .await
             }
             Err(rejection) => Dispatch::Rejected(rejection).into(),
@@ -177,25 +169,22 @@ impl Application {
         }
     }
 
-    /// Like [`begin`](Self::begin), but reads the `.htaccess` files that have not been read.
-    async fn begin_read(
+    /// Like [`begin`](Self::begin), but waits for a look-up that takes long.
+    async fn begin_in_turn(
         &self,
         mut head: http::request::Parts,
         origin: impl Fn(&HeaderMap) -> Origin,
         event: &mut impl FnMut(http::request::Parts, Script) -> Event,
     ) -> Routed {
-        let mut read = Vec::new();
+        let mut found = None;
         loop {
-            let look = Look {
-                now: Instant::now(),
-                read: &read,
-            };
-            let unread = match self.begin(head, look, &origin, &mut *event) {
+            let now = Instant::now();
+            let slow = match self.begin(head, Look { now, found }, &origin, &mut *event) {
                 Ok(routed) => return routed,
-                Err(unread) => unread,
+                Err(slow) => slow.find().await,
             };
-            head = match unread.read(&mut read).await {
-                Ok(head) => head,
+            (head, found) = match slow {
+                Ok((head, slowly)) => (head, Some(slowly)),
                 Err(rejection) => return Dispatch::Rejected(rejection).into(),
             };
         }
@@ -207,10 +196,10 @@ impl Application {
     pub fn begin(
         &self,
         head: http::request::Parts,
-        look: Look<'_>,
+        look: Look,
         origin: impl Fn(&HeaderMap) -> Origin,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
-    ) -> Result<Routed, Box<UnreadRequest>> {
+    ) -> Result<Routed, Box<SlowRequest>> {
         let path = match normalize(head.uri.path()) {
             Ok(path) => path,
             Err(why) => return Ok(Dispatch::Rejected(reject(StatusCode::BAD_REQUEST, why)).into()),
@@ -231,12 +220,9 @@ impl Application {
                 self.event(head, engine, script, wishes, event)
             }
             Ok(RoutedRequest::Answer(response)) => Dispatch::Answer(response),
-            Ok(RoutedRequest::Unread(site, directories)) => {
-                return Err(Box::new(UnreadRequest {
-                    head,
-                    site,
-                    directories,
-                }));
+            Ok(RoutedRequest::Later(site)) => {
+                let origin = origin(&head.headers);
+                return Err(Box::new(SlowRequest { head, site, origin }));
             }
             Err(rejection) => Dispatch::Rejected(rejection),
         };
@@ -335,7 +321,7 @@ impl Application {
         choice: Choice<'_>,
         head: &http::request::Parts,
         path: &NormalizedPath<'_>,
-        look: Look<'_>,
+        look: Look,
         origin: &dyn Fn() -> Origin,
     ) -> Result<RoutedRequest, RequestRejection> {
         let mut engine = self.engine;
@@ -365,23 +351,12 @@ impl Application {
             }
             None => {}
         }
-        // From HTTP/2 on, each request names the host, which is no part of the line that rules see.
-        let is_absolute = head.uri.scheme().is_some() && head.version < Version::HTTP_2;
-        let whole = is_absolute.then(|| head.uri.to_string());
-        let target = head.uri.path_and_query();
-        let facts = Facts {
-            method: &head.method,
-            target: whole
-                .as_deref()
-                .unwrap_or_else(|| target.map_or("/", |target| target.as_str())),
-            query: head.uri.query(),
-            version: head.version,
-            headers: &head.headers,
-            origin,
-            steps: Default::default(),
-            read: Some(look.read),
+        let found = match look.found {
+            // A reload may have replaced the site.
+            Some(slowly) if Arc::ptr_eq(&slowly.site, site) => slowly.resolution,
+            _ => look_up(site, head, path, look.now, origin, Pace::Prompt),
         };
-        match site.find_for(&facts, path, look.now) {
+        match found {
             Resolution::Script(script) => Ok(RoutedRequest::Script(engine, script, wishes)),
             Resolution::File(file) if tree.site.is_secret(&file) => {
                 Err(reject(StatusCode::NOT_FOUND, "no such file"))
@@ -418,9 +393,7 @@ impl Application {
             }
             Resolution::Malformed(why) => Err(reject(StatusCode::BAD_REQUEST, why)),
             Resolution::Failed(error) => Err(error.into()),
-            Resolution::Unread(directories) => {
-                Ok(RoutedRequest::Unread(site.clone(), directories))
-            }
+            Resolution::Later => Ok(RoutedRequest::Later(site.clone())),
         }
     }
 }
@@ -438,8 +411,8 @@ enum RoutedRequest {
     /// The engine, and the script.
     Script(&'static str, Script, Wishes),
     Answer(Response),
-    /// The `.htaccess` files of the site on the way to these directories are unread.
-    Unread(Arc<Site>, String),
+    /// The look-up in this site takes long.
+    Later(Arc<Site>),
 }
 
 /// What the configuration says about a script's request.

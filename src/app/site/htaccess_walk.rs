@@ -95,7 +95,7 @@ impl Site {
         let of_path = path.directories();
         let known = known.or_else(|| self.merged(htaccess, visit.facts, of_path, visit.now));
         let Some((mut merged, directories)) = known else {
-            return Resolution::Unread(of_path.to_owned());
+            return Resolution::Later;
         };
         let (at, end) = self.look_up(visit.purpose, path, directories, visit.now);
         let whole = path.path();
@@ -105,7 +105,7 @@ impl Site {
             let directory = format!("{files}/");
             match self.merged(htaccess, visit.facts, &directory, visit.now) {
                 Some((own, _)) => merged = own,
-                None => return Resolution::Unread(directory),
+                None => return Resolution::Later,
             }
         }
         if stop == Some(SegmentError::Hidden) && !matches!(at, PathKind::Script(_)) {

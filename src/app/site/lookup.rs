@@ -59,7 +59,7 @@ impl Site {
                 let directory = format!("{files}/");
                 if let Some(htaccess) = self.htaccess_for(purpose) {
                     match self.merged(htaccess, facts, &directory, now) {
-                        None => return Some(Resolution::Unread(directory)),
+                        None => return Some(Resolution::Later),
                         Some((own, _)) if !own.is_empty() => return None,
                         Some(_) => {}
                     }

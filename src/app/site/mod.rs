@@ -21,7 +21,6 @@ pub mod file_opener;
 mod hidden_files;
 mod htaccess;
 mod htaccess_files;
-mod htaccess_reading;
 mod htaccess_walk;
 mod lookup;
 mod lookup_cache;
@@ -30,6 +29,7 @@ mod opened;
 pub mod routes;
 mod secret_files;
 mod settings;
+mod slow_lookup;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -59,8 +59,9 @@ pub(crate) use document_root::Root;
 pub use document_root::Symlinks;
 pub use hidden_files::HiddenBy;
 pub use htaccess::facts::Facts;
-pub use htaccess_reading::ReadRules;
-pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, SiteMemory, read as read_htaccess};
+pub use htaccess::{
+    MAX_BYTES as MAX_HTACCESS, Pace, Problem, Scope, SiteMemory, Steps, read as read_htaccess,
+};
 pub use normalize::{NormalizedPath, normalize};
 pub use opened::{Denial, LookupError};
 pub use settings::Settings;
@@ -90,9 +91,8 @@ pub enum Resolution {
     Malformed(&'static str),
     /// 503 or 500.
     Failed(LookupError),
-    /// The `.htaccess` files on the way to these directories must be read first, see
-    /// [`Site::read_htaccess`].
-    Unread(String),
+    /// The look-up takes long, see [`Site::find_in_turn`].
+    Later,
 }
 
 /// A regular file, open for reading.
@@ -281,7 +281,7 @@ impl Site {
                 https: false,
             },
             steps: Default::default(),
-            read: None,
+            pace: Pace::Patient,
         };
         self.find_as(purpose, &facts, path, now)
     }
@@ -313,17 +313,17 @@ impl Site {
         let follow = |htaccess, merged| {
             let mut visit = Visit::new(purpose, facts, now, merged);
             let found = self.follow(htaccess, &mut visit, path, false);
-            match facts.steps.are_used_up() {
-                true => Resolution::Denied(Denial::TooManySteps),
-                false => found,
+            match (facts.steps.are_used_up(), facts.pace) {
+                (false, _) => found,
+                (true, Pace::Prompt) => Resolution::Later,
+                (true, Pace::Patient) => Resolution::Denied(Denial::TooManySteps),
             }
         };
         let merged = |htaccess| self.merged(htaccess, facts, path.directories(), now);
-        let unread = || Resolution::Unread(path.directories().to_owned());
         let htaccess = self.htaccess_for(purpose);
         if let Some(htaccess) = htaccess {
             match merged(htaccess) {
-                None => return unread(),
+                None => return Resolution::Later,
                 Some(merged) if !merged.0.is_empty() => return follow(htaccess, merged),
                 Some(_) => {}
             }
@@ -335,7 +335,7 @@ impl Site {
             (Some(found), _) => found,
             (None, Some(htaccess)) => match merged(htaccess) {
                 Some(merged) => follow(htaccess, merged),
-                None => unread(),
+                None => Resolution::Later,
             },
             (None, None) => Resolution::NotFound,
         }

@@ -121,7 +121,7 @@ fn says(site: &Site, path: &str) -> String {
         Resolution::Denied(_) => "denied".into(),
         Resolution::Malformed(_) => "malformed".into(),
         Resolution::Failed(_) => "failed".into(),
-        Resolution::Unread(_) => "unread".into(),
+        Resolution::Later => "later".into(),
     }
 }
 

@@ -5,8 +5,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, Method, Version};
 
-use super::cost::Steps;
-use crate::app::site::ReadRules;
+use super::cost::{Pace, Steps};
 use crate::event::Origin;
 
 /// The properties of a request that rules can read.
@@ -21,9 +20,7 @@ pub struct Facts<'a> {
     pub origin: &'a dyn Fn() -> Origin,
     /// What the evaluation of rules may still take.
     pub steps: Steps,
-    /// The `.htaccess` files that were read for this request. None if the thread that looks up may
-    /// wait for the disk.
-    pub read: Option<&'a [ReadRules]>,
+    pub pace: Pace,
 }
 
 impl Facts<'_> {

@@ -11,7 +11,7 @@ use super::handler::{FileHandler, NO_TYPE, PhpHandlers, Switch, sent_type};
 use super::link_options::AllowedLinks;
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options, RewriteRule, Rewriting};
-use super::rules::{Block, FixedEnv, HtaccessFile, Redirect, RedirectOutcome, failed};
+use super::rules::{Block, FixedEnv, HtaccessFile, Redirect, RedirectOutcome};
 use crate::app::site::opened::{Denial, LookupError};
 
 /// The merged `.htaccess` files from the document root down to a directory.
@@ -79,16 +79,6 @@ impl MergedRules {
                 .cloned()
                 .chain([(directory, file)])
                 .collect(),
-        }
-    }
-
-    /// Files that could not be read.
-    pub(crate) fn failing(error: LookupError) -> MergedRules {
-        let file = Arc::new(failed(error));
-        MergedRules {
-            failed: Some(error),
-            levels: vec![("/".into(), file)],
-            ..MergedRules::default()
         }
     }
 

@@ -51,7 +51,7 @@ use super::document_root::Root;
 use super::lookup_cache::Recent;
 use super::opened::{LookupError, OpenedPath};
 
-pub use self::cost::SiteMemory;
+pub use self::cost::{Pace, SiteMemory, Steps};
 pub(super) use self::merged::{FileRules, MergedRules};
 pub use self::read::read;
 pub use self::rules::{Problem, Scope};
@@ -72,7 +72,7 @@ pub(super) struct Htaccess {
     files: Mutex<Parsed>,
     /// Locked while a file is read, so that one thread reads it for all requests that need it.
     pub(super) reading: Mutex<ReadingRate>,
-    /// Held by the request for which a thread reads. The others wait without a thread.
+    /// Held by the request that has a thread to look up its path. The others wait without one.
     pub(super) turn: Arc<AsyncMutex<()>>,
     /// The memory for all files.
     memory: SiteMemory,

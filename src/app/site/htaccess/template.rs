@@ -209,7 +209,7 @@ mod tests {
                 https: true,
             },
             steps: Steps::default(),
-            read: None,
+            pace: Pace::Patient,
         };
         let env = Env::default();
         let view = FactsView {

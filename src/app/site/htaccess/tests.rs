@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Version};
 
-use super::super::{Denial, Resolution, Settings, Site};
-use super::cost::Steps;
+use super::super::{Denial, Pace, Resolution, Settings, Site};
 use super::facts::{Env, Facts};
 use super::*;
 use crate::app::site::normalize;
@@ -33,7 +32,7 @@ fn facts(none: &HeaderMap) -> Facts<'_> {
             https: false,
         },
         steps: Steps::default(),
-        read: None,
+        pace: Pace::Patient,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Determines what answers a request, and waits if `.htaccess` files must be read for that.
+//! Determines what answers a request, and waits if that takes long.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -12,8 +12,8 @@ use super::validate::check;
 use super::{Service, traced};
 use crate::app::forwarded::{self, Peer};
 use crate::app::response::no_content;
-use crate::app::unread::UnreadRequest;
-use crate::app::{Dispatch, Look, Routed};
+use crate::app::slow_request::{Look, SlowRequest};
+use crate::app::{Dispatch, Routed};
 use crate::event::{Body, EarlyHints, Event};
 use crate::fronts::http::transport::context::ConnectionContext;
 
@@ -37,7 +37,7 @@ impl Service {
         source: RequestSource<'_>,
         mut early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> Result<Routed, BoxFuture<'static, Routed>> {
-        self.begin(head, source, &mut early_hints).map_err(|unread| {
+        self.begin(head, source, &mut early_hints).map_err(|slow| {
             let service = self.clone();
             let (peer, connection) = (source.peer.clone(), source.connection.clone());
             let (site, request_id, began) = (source.site, source.request_id, source.began);
@@ -49,31 +49,30 @@ impl Service {
                     request_id,
                     began,
                 };
-                service.begin_unread(unread, source, early_hints).await
+                service.begin_in_turn(slow, source, early_hints).await
             };
             Box::pin(routed) as BoxFuture<'static, Routed>
         })
     }
 
-    async fn begin_unread(
+    async fn begin_in_turn(
         &self,
-        mut unread: Box<UnreadRequest>,
+        mut slow: Box<SlowRequest>,
         source: RequestSource<'_>,
         mut early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> Routed {
-        let mut read = Vec::new();
         loop {
-            let head = match unread.read(&mut read).await {
-                Ok(head) => head,
+            let (head, found) = match slow.find().await {
+                Ok(found) => found,
                 Err(rejection) => return Dispatch::Rejected(rejection).into(),
             };
             let look = Look {
                 now: Instant::now(),
-                read: &read,
+                found: Some(found),
             };
             match self.begin_found(head, look, source, &mut early_hints) {
                 Ok(routed) => return routed,
-                Err(again) => unread = again,
+                Err(again) => slow = again,
             }
         }
     }
@@ -83,7 +82,7 @@ impl Service {
         mut head: Parts,
         source: RequestSource<'_>,
         early_hints: &mut Option<Weak<dyn EarlyHints>>,
-    ) -> Result<Routed, Box<UnreadRequest>> {
+    ) -> Result<Routed, Box<SlowRequest>> {
         let peer = source.peer;
         let proxies = &self.settings.trusted_proxies;
         let trusted = forwarded::is_trusted(peer, proxies);
@@ -119,7 +118,7 @@ impl Service {
         }
         let look = Look {
             now: source.began,
-            read: &[],
+            found: None,
         };
         self.begin_found(head, look, source, early_hints)
     }
@@ -128,10 +127,10 @@ impl Service {
     fn begin_found(
         &self,
         head: Parts,
-        look: Look<'_>,
+        look: Look,
         source: RequestSource<'_>,
         early_hints: &mut Option<Weak<dyn EarlyHints>>,
-    ) -> Result<Routed, Box<UnreadRequest>> {
+    ) -> Result<Routed, Box<SlowRequest>> {
         let (site, application) = match self.sites.application(source.site) {
             Ok(selected) => selected,
             Err(rejection) => return Ok(Dispatch::Rejected(rejection).into()),
@@ -139,6 +138,7 @@ impl Service {
         let proxies = &self.settings.trusted_proxies;
         let origin = |headers: &HeaderMap| forwarded::origin(source.peer, headers, proxies);
         let timeout = site.settings.request_timeout.0;
+        let deadline = look.now + timeout;
         application.begin(head, look, origin, |head, script| {
             let origin = origin(&head.headers);
             let mut variables = match source.connection.encryption.get() {
@@ -154,7 +154,7 @@ impl Service {
                 script,
                 origin,
                 variables,
-                deadline: look.now + timeout,
+                deadline,
                 idle_timeout: Some(timeout),
                 spool: site.spool.clone(),
                 hold: None,

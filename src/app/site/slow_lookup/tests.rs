@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::app::site::opened::Denial;
-use crate::app::site::{Resolution, Settings, normalize};
+use crate::app::site::{Settings, Steps, normalize};
 use crate::event::Origin;
 
 /// A site whose directories have `a.txt` and this `.htaccess` file.
@@ -24,7 +24,7 @@ fn site(directories: &[(&str, &str)]) -> (TempDir, Arc<Site>) {
     (dir, Arc::new(site))
 }
 
-fn find(site: &Site, path: &str, read: &[ReadRules]) -> Resolution {
+fn find(site: &Site, path: &str, pace: Pace) -> Resolution {
     let none = HeaderMap::new();
     let facts = Facts {
         method: &Method::GET,
@@ -37,20 +37,25 @@ fn find(site: &Site, path: &str, read: &[ReadRules]) -> Resolution {
             server: None,
             https: false,
         },
-        steps: Default::default(),
-        read: Some(read),
+        steps: Steps::of(pace),
+        pace,
     };
     site.find_for(&facts, &normalize(path).unwrap(), Instant::now())
 }
 
-/// Looks up a path as a request does; also how often files were read for it.
-async fn answer(site: Arc<Site>, path: &'static str) -> (Resolution, usize) {
-    let mut read = Vec::new();
-    loop {
-        match find(&site, path, &read) {
-            Resolution::Unread(directories) => read.push(site.read_htaccess(directories).await),
-            found => return (found, read.len()),
+fn promptly(site: &Site, path: &str) -> Resolution {
+    find(site, path, Pace::Prompt)
+}
+
+/// Looks up a path as a request does; also whether that took long.
+async fn answer(site: Arc<Site>, path: &'static str) -> (Resolution, bool) {
+    match promptly(&site, path) {
+        Resolution::Later => {
+            let find = |site: &Site, path: &&str, pace| find(site, path, pace);
+            let found = site.find_in_turn(path, find).await;
+            (found.map_or_else(Resolution::Failed, |(_, found)| found), true)
         }
+        found => (found, false),
     }
 }
 
@@ -83,18 +88,17 @@ async fn file_that_is_read_slowly_makes_no_other_request_wait() {
     }
     gone.abort();
     for _ in 0..100 {
-        assert!(matches!(fast().await, (Resolution::File(_), 0)));
+        assert!(matches!(fast().await, (Resolution::File(_), false)));
     }
     assert!(htaccess.turn.try_lock().is_err(), "another thread may read");
     assert!(requests.iter().all(|request| !request.is_finished()));
     drop(disk);
     for request in requests {
-        let (found, read) = request.await.unwrap();
+        let (found, _) = request.await.unwrap();
         assert!(is_closed(&found), "{found:?}");
-        assert_eq!(read, 1);
     }
     // What was read is used without waiting.
-    assert!(is_closed(&find(&site, "/slow/a.txt", &[])));
+    assert!(is_closed(&promptly(&site, "/slow/a.txt")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,22 +116,22 @@ async fn request_waits_for_half_a_minute_at_most() {
 async fn files_on_the_way_of_an_internal_redirect_are_read() {
     let rules = "RewriteEngine On\nRewriteRule a.txt /to/b.txt";
     let (dir, site) = site(&[("from", rules), ("to", CLOSED)]);
-    let (found, read) = answer(site.clone(), "/from/a.txt").await;
-    assert!(is_closed(&found), "{found:?}");
-    assert_eq!(read, 2);
+    let (found, is_slow) = answer(site.clone(), "/from/a.txt").await;
+    assert!(is_closed(&found) && is_slow, "{found:?}");
+    assert!(is_closed(&promptly(&site, "/from/a.txt")));
     // A directory's own file applies to its name without a slash, too.
     fs::create_dir(dir.path().join("other")).unwrap();
     fs::write(dir.path().join("other/.htaccess"), CLOSED).unwrap();
-    let (found, read) = answer(site, "/other").await;
-    assert!(is_closed(&found), "{found:?}");
-    assert_eq!(read, 1);
+    let (found, is_slow) = answer(site.clone(), "/other").await;
+    assert!(is_closed(&found) && is_slow, "{found:?}");
+    assert!(is_closed(&promptly(&site, "/other")));
 }
 
 #[tokio::test]
 async fn file_that_has_only_comments_is_read_once() {
     let (_dir, site) = site(&[("noted", "# nothing")]);
-    let (found, read) = answer(site.clone(), "/noted/a.txt").await;
-    assert!(matches!(found, Resolution::File(_)) && read == 1);
+    let (found, is_slow) = answer(site.clone(), "/noted/a.txt").await;
+    assert!(matches!(found, Resolution::File(_)) && is_slow);
     let htaccess = site.htaccess.as_ref().unwrap();
     let later = Instant::now() + Duration::from_secs(2);
     let merged = htaccess.merged_if_read(&site.root, "/noted/", later);
@@ -146,23 +150,27 @@ async fn many_rules_are_merged_on_another_thread() {
     fs::create_dir(&below).unwrap();
     fs::write(below.join("a.txt"), "").unwrap();
     fs::hard_link(dir.path().join("own/.htaccess"), below.join(".htaccess")).unwrap();
-    assert_eq!(answer(site.clone(), "/many/a.txt").await.1, 1);
-    assert_eq!(answer(site.clone(), "/own/a.txt").await.1, 1);
+    answer(site.clone(), "/many/a.txt").await;
+    answer(site.clone(), "/own/a.txt").await;
     // Both files have been read.
-    let found = find(&site, "/many/below/a.txt", &[]);
-    assert!(matches!(found, Resolution::Unread(_)), "{found:?}");
-    let (found, read) = answer(site.clone(), "/many/below/a.txt").await;
-    assert!(is_closed(&found) && read == 1, "{found:?}");
-    assert!(is_closed(&find(&site, "/many/below/a.txt", &[])));
+    let (found, is_slow) = answer(site.clone(), "/many/below/a.txt").await;
+    assert!(is_closed(&found) && is_slow, "{found:?}");
+    assert!(is_closed(&promptly(&site, "/many/below/a.txt")));
 }
 
-/// A look-up that finds a file unread grants nothing, whatever the file says.
 #[tokio::test]
-async fn reload_meanwhile_does_not_apply_the_rules_of_the_site_before() {
-    let (_dir, before) = site(&[("d", "Options -Indexes")]);
-    let (_other, now) = site(&[("d", CLOSED)]);
-    let read = [before.read_htaccess("/d/".to_owned()).await];
-    assert!(matches!(find(&before, "/d/a.txt", &read), Resolution::File(_)));
-    assert!(matches!(find(&now, "/d/a.txt", &read), Resolution::Unread(_)));
-    assert!(is_closed(&answer(now, "/d/a.txt").await.0));
+async fn rules_that_take_many_steps_are_evaluated_on_another_thread() {
+    let costly = |count: usize| {
+        let conditions = "RewriteCond %{REQUEST_FILENAME}x -f\nRewriteRule ^ -\n".repeat(count);
+        format!("RewriteEngine On\n{conditions}RewriteRule ^ - [F]")
+    };
+    let (_dir, site) = site(&[("few", &costly(10)), ("many", &costly(500)), ("most", &costly(6000))]);
+    for (path, takes_long) in [("/few/a.txt", false), ("/many/a.txt", true)] {
+        answer(site.clone(), path).await;
+        let (found, is_slow) = answer(site.clone(), path).await;
+        assert!(is_closed(&found), "{found:?}");
+        assert_eq!(is_slow, takes_long);
+    }
+    let (found, _) = answer(site, "/most/a.txt").await;
+    assert!(matches!(found, Resolution::Denied(Denial::TooManySteps)), "{found:?}");
 }
