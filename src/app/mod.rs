@@ -393,7 +393,7 @@ impl Application {
             }
             Resolution::Malformed(why) => Err(reject(StatusCode::BAD_REQUEST, why)),
             Resolution::Failed(error) => Err(error.into()),
-            Resolution::Later => Ok(RoutedRequest::Later(site.clone())),
+            Resolution::Later(_) => Ok(RoutedRequest::Later(site.clone())),
         }
     }
 }

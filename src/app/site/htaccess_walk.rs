@@ -91,11 +91,13 @@ impl Site {
             return rejected;
         }
         let (files, stop) = path.files();
-        let known = visit.merged.take();
-        let of_path = path.directories();
-        let known = known.or_else(|| self.merged(htaccess, visit.facts, of_path, visit.now));
-        let Some((mut merged, directories)) = known else {
-            return Resolution::Later;
+        let known = match visit.merged.take() {
+            Some(known) => Ok(known),
+            None => self.merged(htaccess, visit.facts, path.directories(), visit.now),
+        };
+        let (mut merged, directories) = match known {
+            Ok(known) => known,
+            Err(later) => return Resolution::Later(later),
         };
         let (at, end) = self.look_up(visit.purpose, path, directories, visit.now);
         let whole = path.path();
@@ -104,8 +106,8 @@ impl Site {
             // A directory's own file applies, too.
             let directory = format!("{files}/");
             match self.merged(htaccess, visit.facts, &directory, visit.now) {
-                Some((own, _)) => merged = own,
-                None => return Resolution::Later,
+                Ok((own, _)) => merged = own,
+                Err(later) => return Resolution::Later(later),
             }
         }
         if stop == Some(SegmentError::Hidden) && !matches!(at, PathKind::Script(_)) {

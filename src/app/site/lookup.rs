@@ -59,9 +59,9 @@ impl Site {
                 let directory = format!("{files}/");
                 if let Some(htaccess) = self.htaccess_for(purpose) {
                     match self.merged(htaccess, facts, &directory, now) {
-                        None => return Some(Resolution::Later),
-                        Some((own, _)) if !own.is_empty() => return None,
-                        Some(_) => {}
+                        Err(later) => return Some(Resolution::Later(later)),
+                        Ok((own, _)) if !own.is_empty() => return None,
+                        Ok(_) => {}
                     }
                 }
                 match self.find_index(&directory, now) {

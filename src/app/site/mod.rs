@@ -52,6 +52,7 @@ use lookup_cache::Recent;
 use normalize::{NameKind, fold, kind};
 use secret_files::SecretFiles;
 use settings::index;
+use slow_lookup::Later;
 
 pub use access_check::AccessCheck;
 pub use adopted::Described;
@@ -92,7 +93,7 @@ pub enum Resolution {
     /// 503 or 500.
     Failed(LookupError),
     /// The look-up takes long, see [`Site::find_in_turn`].
-    Later,
+    Later(Later),
 }
 
 /// A regular file, open for reading.
@@ -315,7 +316,7 @@ impl Site {
             let found = self.follow(htaccess, &mut visit, path, false);
             match (facts.steps.are_used_up(), facts.pace) {
                 (false, _) => found,
-                (true, Pace::Prompt) => Resolution::Later,
+                (true, Pace::Prompt) => Resolution::Later(Later::Costly),
                 (true, Pace::Patient) => Resolution::Denied(Denial::TooManySteps),
             }
         };
@@ -323,9 +324,9 @@ impl Site {
         let htaccess = self.htaccess_for(purpose);
         if let Some(htaccess) = htaccess {
             match merged(htaccess) {
-                None => return Resolution::Later,
-                Some(merged) if !merged.0.is_empty() => return follow(htaccess, merged),
-                Some(_) => {}
+                Err(later) => return Resolution::Later(later),
+                Ok(merged) if !merged.0.is_empty() => return follow(htaccess, merged),
+                Ok(_) => {}
             }
         }
         if let Some(rejected) = self.reject(path) {
@@ -334,8 +335,8 @@ impl Site {
         match (self.find_without_htaccess(purpose, facts, path, now), htaccess) {
             (Some(found), _) => found,
             (None, Some(htaccess)) => match merged(htaccess) {
-                Some(merged) => follow(htaccess, merged),
-                None => Resolution::Later,
+                Ok(merged) => follow(htaccess, merged),
+                Err(later) => Resolution::Later(later),
             },
             (None, None) => Resolution::NotFound,
         }

@@ -121,7 +121,7 @@ fn says(site: &Site, path: &str) -> String {
         Resolution::Denied(_) => "denied".into(),
         Resolution::Malformed(_) => "malformed".into(),
         Resolution::Failed(_) => "failed".into(),
-        Resolution::Later => "later".into(),
+        Resolution::Later(_) => "later".into(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Version};
 
-use super::super::{Denial, Pace, Resolution, Settings, Site};
+use super::super::{Denial, Resolution, Settings, Site};
 use super::facts::{Env, Facts};
 use super::*;
 use crate::app::site::normalize;
