@@ -27,7 +27,7 @@ use self::error_pages::{ErrorPages, ErrorView};
 use self::forwarded::Peer;
 use self::response::{fit_length, plain, redirect, redirect_to, strip_headers};
 use self::site::routes::{Action, Choice, HeaderChanges, RequestFacts, Routes};
-use self::site::{NormalizedPath, Pace, Resolution, Site, normalize};
+use self::site::{Later, NormalizedPath, Pace, Resolution, Site, normalize};
 use self::slow_request::{Look, SlowRequest, look_up};
 use self::validate::{RequestRejection, check_relayed, reject};
 use self::x_sendfile::SendFile;
@@ -220,9 +220,14 @@ impl Application {
                 self.event(head, engine, script, wishes, event)
             }
             Ok(RoutedRequest::Answer(response)) => Dispatch::Answer(response),
-            Ok(RoutedRequest::Later(site)) => {
+            Ok(RoutedRequest::Later(site, later)) => {
                 let origin = origin(&head.headers);
-                return Err(Box::new(SlowRequest { head, site, origin }));
+                return Err(Box::new(SlowRequest {
+                    head,
+                    site,
+                    origin,
+                    later,
+                }));
             }
             Err(rejection) => Dispatch::Rejected(rejection),
         };
@@ -393,7 +398,7 @@ impl Application {
             }
             Resolution::Malformed(why) => Err(reject(StatusCode::BAD_REQUEST, why)),
             Resolution::Failed(error) => Err(error.into()),
-            Resolution::Later(_) => Ok(RoutedRequest::Later(site.clone())),
+            Resolution::Later(later) => Ok(RoutedRequest::Later(site.clone(), later)),
         }
     }
 }
@@ -412,7 +417,7 @@ enum RoutedRequest {
     Script(&'static str, Script, Wishes),
     Answer(Response),
     /// The look-up in this site takes long.
-    Later(Arc<Site>),
+    Later(Arc<Site>, Later),
 }
 
 /// What the configuration says about a script's request.

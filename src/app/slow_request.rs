@@ -6,7 +6,7 @@ use std::time::Instant;
 use http::Version;
 use http::request::Parts;
 
-use super::site::{Facts, NormalizedPath, Pace, Resolution, Site, Steps, normalize};
+use super::site::{Facts, Later, NormalizedPath, Pace, Resolution, Site, Steps, normalize};
 use super::validate::RequestRejection;
 use crate::event::Origin;
 
@@ -28,12 +28,18 @@ pub struct SlowRequest {
     pub(super) head: Parts,
     pub(super) site: Arc<Site>,
     pub(super) origin: Origin,
+    pub(super) later: Later,
 }
 
 impl SlowRequest {
     /// Looks up what answers. Returns also the request's head, to begin again.
     pub async fn find(self) -> Result<(Parts, SlowlyFound), RequestRejection> {
-        let Self { head, site, origin } = self;
+        let Self {
+            head,
+            site,
+            origin,
+            later,
+        } = self;
         let find = |site: &Site, (head, origin): &(Parts, Origin), pace| {
             let origin = || origin.clone();
             match normalize(head.uri.path()) {
@@ -41,7 +47,7 @@ impl SlowRequest {
                 Err(why) => Resolution::Malformed(why),
             }
         };
-        let ((head, _), resolution) = site.find_in_turn((head, origin), find).await?;
+        let ((head, _), resolution) = site.find_in_turn(later, (head, origin), find).await?;
         Ok((head, SlowlyFound { site, resolution }))
     }
 }

@@ -52,7 +52,6 @@ use lookup_cache::Recent;
 use normalize::{NameKind, fold, kind};
 use secret_files::SecretFiles;
 use settings::index;
-use slow_lookup::Later;
 
 pub use access_check::AccessCheck;
 pub use adopted::Described;
@@ -66,6 +65,7 @@ pub use htaccess::{
 pub use normalize::{NormalizedPath, normalize};
 pub use opened::{Denial, LookupError};
 pub use settings::Settings;
+pub use slow_lookup::Later;
 
 /// The path of Surus's configuration if the project itself is the document root. Guarded even if it
 /// was not read.

@@ -57,14 +57,15 @@ impl Site {
         }
     }
 
-    /// Does a look-up that takes long. The request waits for those of the site before it. Returns
+    /// Does a look-up for which there was no time. The request waits for those of the site before it. Returns
     /// what was asked, and what was found.
     pub async fn find_in_turn<T: Send + 'static>(
         self: &Arc<Site>,
+        later: Later,
         asked: T,
         find: impl Fn(&Site, &T, Pace) -> Resolution + Send + 'static,
     ) -> Result<(T, Resolution), LookupError> {
-        let found = tokio::time::timeout(MAX_WAIT, self.find_slowly(asked, find)).await;
+        let found = tokio::time::timeout(MAX_WAIT, self.find_slowly(later, asked, find)).await;
         found.unwrap_or_else(|_| {
             static REPORTED: RateLimit = RateLimit::new();
             if REPORTED.is_time(Instant::now()) {
@@ -78,12 +79,17 @@ impl Site {
 
     async fn find_slowly<T: Send + 'static>(
         self: &Arc<Site>,
+        later: Later,
         asked: T,
         find: impl Fn(&Site, &T, Pace) -> Resolution + Send + 'static,
     ) -> Result<(T, Resolution), LookupError> {
         let htaccess = self.htaccess.as_ref().ok_or(LookupError::Broken)?;
         let mut turn = htaccess.turn.clone().lock_owned().await;
-        for _ in 0..MAX_READ {
+        let reads = match later {
+            Later::Unread(_) => MAX_READ,
+            Later::Costly => 0,
+        };
+        for _ in 0..reads {
             // The request before has probably read the same files. Rules are evaluated here,
             // because a pattern is fastest on the thread that was the first to use it.
             let directories = match find(self, &asked, Pace::Prompt) {

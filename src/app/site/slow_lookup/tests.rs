@@ -50,9 +50,9 @@ fn promptly(site: &Site, path: &str) -> Resolution {
 /// Looks up a path as a request does; also whether that took long.
 async fn answer(site: Arc<Site>, path: &'static str) -> (Resolution, bool) {
     match promptly(&site, path) {
-        Resolution::Later(_) => {
+        Resolution::Later(later) => {
             let find = |site: &Site, path: &&str, pace| find(site, path, pace);
-            let found = site.find_in_turn(path, find).await;
+            let found = site.find_in_turn(later, path, find).await;
             (found.map_or_else(Resolution::Failed, |(_, found)| found), true)
         }
         found => (found, false),
