@@ -208,7 +208,7 @@ impl Default for ReadingBudget {
 
 /// The reading that a site may cause.
 #[derive(Debug)]
-pub(super) struct ReadingRate {
+pub(in crate::app::site) struct ReadingRate {
     left: usize,
     at: Option<Instant>,
 }

@@ -77,15 +77,15 @@ async fn file_that_is_read_slowly_makes_no_other_request_wait() {
     let fast = || answer(site.clone(), "/fast/a.txt");
     assert!(matches!(fast().await.0, Resolution::File(_)));
     let disk = htaccess.reading.lock().unwrap_or_else(PoisonError::into_inner);
+    let gone = tokio::spawn(answer(site.clone(), "/slow/a.txt"));
+    while htaccess.turn.try_lock().is_ok() {
+        tokio::task::yield_now().await;
+    }
     let requests: Vec<_> = ["/slow/a.txt", "/slow/", "/slow/below/a.txt"]
         .into_iter()
         .map(|path| tokio::spawn(answer(site.clone(), path)))
         .collect();
     // Its thread goes on reading.
-    let gone = tokio::spawn(answer(site.clone(), "/slow/a.txt"));
-    while htaccess.turn.try_lock().is_ok() {
-        tokio::task::yield_now().await;
-    }
     gone.abort();
     for _ in 0..100 {
         assert!(matches!(fast().await, (Resolution::File(_), false)));
