@@ -332,7 +332,10 @@ impl Site {
         if let Some(rejected) = self.reject(path) {
             return rejected;
         }
-        match (self.find_without_htaccess(purpose, facts, path, now), htaccess) {
+        match (
+            self.find_without_htaccess(purpose, facts, path, now),
+            htaccess,
+        ) {
             (Some(found), _) => found,
             (None, Some(htaccess)) => match merged(htaccess) {
                 Ok(merged) => follow(htaccess, merged),

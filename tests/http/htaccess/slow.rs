@@ -62,7 +62,12 @@ fn file_that_the_disk_returns_slowly_makes_no_other_request_wait() {
         ("HOLD", hold.to_str().unwrap()),
         ("HELD", held.to_str().unwrap()),
     ];
-    let surus = Surus::spawn(dir.path(), &["--workers", "1", "--engine", "classic"], &settings).unwrap();
+    let surus = Surus::spawn(
+        dir.path(),
+        &["--workers", "1", "--engine", "classic"],
+        &settings,
+    )
+    .unwrap();
     assert_eq!(get(&surus.address, "/fast/a.txt"), 200);
     let waiting: Vec<_> = (0..WAITING)
         .map(|_| get_later(&surus, "/slow/a.txt"))

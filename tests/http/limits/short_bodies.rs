@@ -64,7 +64,10 @@ async fn unread_short_responses_count_and_wait_in_files_beyond_the_budget() {
         eprintln!("{memory} bytes in memory, {spool} in files");
         match spooled {
             false => assert!(memory >= all && spool == 0, "{memory} {spool}"),
-            true => assert!(memory < 2 * MIB && memory + spool >= all, "{memory} {spool}"),
+            true => assert!(
+                memory < 2 * MIB && memory + spool >= all,
+                "{memory} {spool}"
+            ),
         }
         drop((held, clients));
         wait_for_release(dir.path());
@@ -108,7 +111,8 @@ async fn short_bodies_of_requests_that_wait_count() {
         let mut ready = client.clone().ready().await.unwrap();
         let request = Request::post("http://a/page.php").body(()).unwrap();
         let (answer, mut body) = ready.send_request(request, false).unwrap();
-        body.send_data(Bytes::from(vec![b'x'; LENGTH]), true).unwrap();
+        body.send_data(Bytes::from(vec![b'x'; LENGTH]), true)
+            .unwrap();
         waiting.push(answer);
     }
     // The worker has some of them already.

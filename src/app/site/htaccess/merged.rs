@@ -85,7 +85,8 @@ impl MergedRules {
     /// What merging a file takes: about the number of levels, sections and rules that are copied or
     /// looked at.
     pub(super) fn work_below(above: Option<&MergedRules>, file: &HtaccessFile) -> usize {
-        let (levels, rules) = above.map_or((0, 0), |above| (above.levels.len(), above.rule_count()));
+        let (levels, rules) =
+            above.map_or((0, 0), |above| (above.levels.len(), above.rule_count()));
         let own = file.rewriting.as_ref().map(|own| own.rules.len());
         levels + file.blocks.len() + own.map_or(0, |own| own + rules)
     }
@@ -361,7 +362,10 @@ fn rules_of(
 ) -> (Option<Arc<Rules>>, Options) {
     let options = rewriting.options.unwrap_or(above.options);
     let own = rewriting.rules.iter().cloned();
-    let inherited = above.rules.iter().flat_map(|above| above.rules.iter().cloned());
+    let inherited = above
+        .rules
+        .iter()
+        .flat_map(|above| above.rules.iter().cloned());
     let rules = Rules {
         rules: match options.taken_from(&above.options) {
             Inherits::No => own.collect(),

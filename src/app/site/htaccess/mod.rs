@@ -325,10 +325,14 @@ impl Htaccess {
 
     /// Frees the files that no cached directory uses. Whether there were any.
     fn forget_unused(&self) -> bool {
-        let is_unused =
-            |file: &Option<Arc<HtaccessFile>>| file.as_ref().is_none_or(|it| Arc::strong_count(it) == 1);
+        let is_unused = |file: &Option<Arc<HtaccessFile>>| {
+            file.as_ref().is_none_or(|it| Arc::strong_count(it) == 1)
+        };
         // Freed once other threads can look up files again.
-        let unused: Vec<_> = self.files().extract_if(|_, (_, file)| is_unused(file)).collect();
+        let unused: Vec<_> = self
+            .files()
+            .extract_if(|_, (_, file)| is_unused(file))
+            .collect();
         !unused.is_empty()
     }
 }

@@ -53,7 +53,10 @@ async fn answer(site: Arc<Site>, path: &'static str) -> (Resolution, bool) {
         Resolution::Later(later) => {
             let find = |site: &Site, path: &&str, pace| find(site, path, pace);
             let found = site.find_in_turn(later, path, find).await;
-            (found.map_or_else(Resolution::Failed, |(_, found)| found), true)
+            (
+                found.map_or_else(Resolution::Failed, |(_, found)| found),
+                true,
+            )
         }
         found => (found, false),
     }
@@ -72,11 +75,18 @@ const CLOSED: &str = "Require all denied";
     reason = "the lock is the disk that does not answer"
 )]
 async fn file_that_is_read_slowly_makes_no_other_request_wait() {
-    let (_dir, site) = site(&[("slow", CLOSED), ("slow/below", ""), ("fast", "Options -Indexes")]);
+    let (_dir, site) = site(&[
+        ("slow", CLOSED),
+        ("slow/below", ""),
+        ("fast", "Options -Indexes"),
+    ]);
     let htaccess = site.htaccess.as_ref().unwrap();
     let fast = || answer(site.clone(), "/fast/a.txt");
     assert!(matches!(fast().await.0, Resolution::File(_)));
-    let disk = htaccess.reading.lock().unwrap_or_else(PoisonError::into_inner);
+    let disk = htaccess
+        .reading
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let gone = tokio::spawn(answer(site.clone(), "/slow/a.txt"));
     while htaccess.turn.try_lock().is_ok() {
         tokio::task::yield_now().await;
@@ -164,7 +174,11 @@ async fn rules_that_take_many_steps_are_evaluated_on_another_thread() {
         let conditions = "RewriteCond %{REQUEST_FILENAME}x -f\nRewriteRule ^ -\n".repeat(count);
         format!("RewriteEngine On\n{conditions}RewriteRule ^ - [F]")
     };
-    let (_dir, site) = site(&[("few", &costly(10)), ("many", &costly(500)), ("most", &costly(6000))]);
+    let (_dir, site) = site(&[
+        ("few", &costly(10)),
+        ("many", &costly(500)),
+        ("most", &costly(6000)),
+    ]);
     for (path, takes_long) in [("/few/a.txt", false), ("/many/a.txt", true)] {
         answer(site.clone(), path).await;
         let (found, is_slow) = answer(site.clone(), path).await;
@@ -172,5 +186,8 @@ async fn rules_that_take_many_steps_are_evaluated_on_another_thread() {
         assert_eq!(is_slow, takes_long);
     }
     let (found, _) = answer(site, "/most/a.txt").await;
-    assert!(matches!(found, Resolution::Denied(Denial::TooManySteps)), "{found:?}");
+    assert!(
+        matches!(found, Resolution::Denied(Denial::TooManySteps)),
+        "{found:?}"
+    );
 }

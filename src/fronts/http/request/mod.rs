@@ -162,138 +162,139 @@ impl Service {
             let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
             let body = awaits.then_some(incoming);
             async move {
-            // The connection ends after this response, because what follows cannot be parsed
-            // safely.
-            let mut is_last = false;
-            let selected = self.sites.application(site);
-            let application = selected.as_ref().ok().map(|(_, application)| *application);
-            let result = match (dispatch, selected) {
-                (Dispatch::Answer(response), _) => Ok(response),
-                (Dispatch::Rejected(rejection), _) => Err(rejection.into()),
-                (Dispatch::Event { .. }, Err(rejection)) => Err(rejection.into()),
-                (
-                    Dispatch::Event {
-                        engine,
-                        preferences,
-                        mut event,
-                        streams_body,
-                    },
-                    Ok((site, application)),
-                ) => {
-                    let settings = &site.settings;
-                    let mut upload = None;
-                    let arrived = match body {
-                        Some(body)
-                            if streams_body.unwrap_or(settings.stream_body)
-                                && Upload::is_worth(&body)
-                                && application.takes_streamed_bodies(engine) =>
-                        {
-                            let begun = Upload::begin(body, self.body_limits(settings));
-                            let begun = begun.map_err(body_rejection);
-                            begun.map(|(body, begun)| {
-                                *event.request.body_mut() = body;
-                                upload = Some(begun);
-                            })
-                        }
-                        Some(body) => {
-                            let taken_in = self
-                                .receive_body(body, settings, &mut event, &mut is_last)
-                                .await;
-                            if taken_in.is_ok() && !is_last {
-                                connection.body_framing.is_received();
+                // The connection ends after this response, because what follows cannot be parsed
+                // safely.
+                let mut is_last = false;
+                let selected = self.sites.application(site);
+                let application = selected.as_ref().ok().map(|(_, application)| *application);
+                let result = match (dispatch, selected) {
+                    (Dispatch::Answer(response), _) => Ok(response),
+                    (Dispatch::Rejected(rejection), _) => Err(rejection.into()),
+                    (Dispatch::Event { .. }, Err(rejection)) => Err(rejection.into()),
+                    (
+                        Dispatch::Event {
+                            engine,
+                            preferences,
+                            mut event,
+                            streams_body,
+                        },
+                        Ok((site, application)),
+                    ) => {
+                        let settings = &site.settings;
+                        let mut upload = None;
+                        let arrived = match body {
+                            Some(body)
+                                if streams_body.unwrap_or(settings.stream_body)
+                                    && Upload::is_worth(&body)
+                                    && application.takes_streamed_bodies(engine) =>
+                            {
+                                let begun = Upload::begin(body, self.body_limits(settings));
+                                let begun = begun.map_err(body_rejection);
+                                begun.map(|(body, begun)| {
+                                    *event.request.body_mut() = body;
+                                    upload = Some(begun);
+                                })
                             }
-                            taken_in
-                        }
-                        None => Ok(()),
-                    };
-                    match arrived.and_then(|()| application.dispatch(engine, event)) {
-                        Ok(pending) => {
-                            guard.runs(engine);
-                            let answered = upload::unless_cut(&mut upload, pending).await;
-                            if let Some(upload) = &upload {
-                                match upload.has_arrived() {
-                                    true => connection.body_framing.is_received(),
-                                    false => is_last = true,
+                            Some(body) => {
+                                let taken_in = self
+                                    .receive_body(body, settings, &mut event, &mut is_last)
+                                    .await;
+                                if taken_in.is_ok() && !is_last {
+                                    connection.body_framing.is_received();
+                                }
+                                taken_in
+                            }
+                            None => Ok(()),
+                        };
+                        match arrived.and_then(|()| application.dispatch(engine, event)) {
+                            Ok(pending) => {
+                                guard.runs(engine);
+                                let answered = upload::unless_cut(&mut upload, pending).await;
+                                if let Some(upload) = &upload {
+                                    match upload.has_arrived() {
+                                        true => connection.body_framing.is_received(),
+                                        false => is_last = true,
+                                    }
+                                }
+                                match answered {
+                                    Ok(Ok(response)) => {
+                                        let response = upload::bind(upload, response);
+                                        Ok(application.finalize(&preferences, view, response).await)
+                                    }
+                                    Ok(Err(failure)) => Err(Problem::Failed(failure)),
+                                    Err(error) => Err(body_rejection(error).into()),
                                 }
                             }
-                            match answered {
-                                Ok(Ok(response)) => {
-                                    let response = upload::bind(upload, response);
-                                    Ok(application.finalize(&preferences, view, response).await)
-                                }
-                                Ok(Err(failure)) => Err(Problem::Failed(failure)),
-                                Err(error) => Err(body_rejection(error).into()),
-                            }
+                            Err(rejection) => Err(rejection.into()),
                         }
-                        Err(rejection) => Err(rejection.into()),
+                    }
+                };
+                let (mut outcome, mut response) = match result {
+                    Ok(response) => (class(response.status()), response),
+                    Err(problem) => {
+                        // With HTTP/2, the connection's other requests must not wait.
+                        if problem.is_overload() && version <= Version::HTTP_11 {
+                            connection.timers.pause(RETRY_AFTER);
+                        }
+                        problem.answer(guard.request_id, &mut is_last)
+                    }
+                };
+                is_last |= connection.timers.is_draining();
+                if let Some(application) = application {
+                    response = application.apply_error_page(view, response);
+                }
+                headers.apply(response.headers_mut());
+                let status = response.status();
+                let (response, taken) = response_memory::headers(response);
+                let mut response = fit(response, is_head);
+                if is_page && let Some(live) = &self.live_reload {
+                    response = live.extend(response);
+                }
+                if let Err(body) = response_memory::count(&mut response, is_head, version) {
+                    // Boxed, because it is large and rare.
+                    let directory = self.settings.temp_dir.as_deref();
+                    response = Box::pin(response_memory::spool(response, body, directory)).await;
+                }
+                // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
+                // chunks.
+                is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
+                let is_encrypted = connection.encryption.get().is_some();
+                if is_encrypted {
+                    if let Some(site) = site.and_then(|number| self.sites.get(number)) {
+                        site.require_tls(response.headers_mut());
+                    }
+                    if version <= Version::HTTP_2 {
+                        self.https
+                            .offer_http_3(server.as_ref(), response.headers_mut());
                     }
                 }
-            };
-            let (mut outcome, mut response) = match result {
-                Ok(response) => (class(response.status()), response),
-                Err(problem) => {
-                    // With HTTP/2, the connection's other requests must not wait.
-                    if problem.is_overload() && version <= Version::HTTP_11 {
-                        connection.timers.pause(RETRY_AFTER);
+                // The kernel does not encrypt.
+                if version <= Version::HTTP_11
+                    && !is_encrypted
+                    && let Some(file) = response.extensions_mut().remove::<FileRange>()
+                {
+                    *response.body_mut() =
+                        ResponseBody::stream(SendfileBody::new(file, connection));
+                }
+                if is_last && version <= Version::HTTP_11 {
+                    response
+                        .headers_mut()
+                        .insert(header::CONNECTION, HeaderValue::from_static("close"));
+                    if version == Version::HTTP_10 {
+                        // Otherwise hyper would add that it keeps the connection open.
+                        *response.version_mut() = Version::HTTP_10;
                     }
-                    problem.answer(guard.request_id, &mut is_last)
                 }
-            };
-            is_last |= connection.timers.is_draining();
-            if let Some(application) = application {
-                response = application.apply_error_page(view, response);
-            }
-            headers.apply(response.headers_mut());
-            let status = response.status();
-            let (response, taken) = response_memory::headers(response);
-            let mut response = fit(response, is_head);
-            if is_page && let Some(live) = &self.live_reload {
-                response = live.extend(response);
-            }
-            if let Err(body) = response_memory::count(&mut response, is_head, version) {
-                // Boxed, because it is large and rare.
-                let directory = self.settings.temp_dir.as_deref();
-                response = Box::pin(response_memory::spool(response, body, directory)).await;
-            }
-            // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
-            // chunks.
-            is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
-            let is_encrypted = connection.encryption.get().is_some();
-            if is_encrypted {
-                if let Some(site) = site.and_then(|number| self.sites.get(number)) {
-                    site.require_tls(response.headers_mut());
+                if response.status() != status {
+                    outcome = class(response.status());
                 }
-                if version <= Version::HTTP_2 {
-                    self.https
-                        .offer_http_3(server.as_ref(), response.headers_mut());
-                }
+                let took = guard.began.elapsed();
+                self.accounting
+                    .metrics
+                    .answered(guard.engine, outcome, took);
+                guard.responds(response.status(), response.headers(), took);
+                Ok(response.map(|body| TrackedBody::new(taken, body, guard)))
             }
-            // The kernel does not encrypt.
-            if version <= Version::HTTP_11
-                && !is_encrypted
-                && let Some(file) = response.extensions_mut().remove::<FileRange>()
-            {
-                *response.body_mut() = ResponseBody::stream(SendfileBody::new(file, connection));
-            }
-            if is_last && version <= Version::HTTP_11 {
-                response
-                    .headers_mut()
-                    .insert(header::CONNECTION, HeaderValue::from_static("close"));
-                if version == Version::HTTP_10 {
-                    // Otherwise hyper would add that it keeps the connection open.
-                    *response.version_mut() = Version::HTTP_10;
-                }
-            }
-            if response.status() != status {
-                outcome = class(response.status());
-            }
-            let took = guard.began.elapsed();
-            self.accounting
-                .metrics
-                .answered(guard.engine, outcome, took);
-            guard.responds(response.status(), response.headers(), took);
-            Ok(response.map(|body| TrackedBody::new(taken, body, guard)))
-        }
         };
         match routed {
             Ok(routed) => Either::Left(respond(routed)),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::{StatusCode, Version};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{StatusCode, Version};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use tracing::warn;
