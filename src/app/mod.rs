@@ -120,17 +120,14 @@ impl Application {
         &self,
         head: http::request::Parts,
         origin: Origin,
-        mut event: impl FnMut(http::request::Parts, Script) -> Event,
+        event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Result<Response, Failure> {
         let is_head = head.method == Method::HEAD;
         let view = self.view(&head.headers, &origin.clone().into());
         let Routed {
             dispatch, headers, ..
         } = match check_relayed(&head) {
-            Ok(()) => {
-                self.begin_in_turn(head, |_| origin.clone(), &mut event)
-                    .await
-            }
+            Ok(()) => self.begin_in_turn(head, |_| origin.clone(), event).await,
             Err(rejection) => Dispatch::Rejected(rejection).into(),
         };
         let answer = match dispatch {
@@ -174,14 +171,17 @@ impl Application {
         &self,
         mut head: http::request::Parts,
         origin: impl Fn(&HeaderMap) -> Origin,
-        event: &mut impl FnMut(http::request::Parts, Script) -> Event,
+        mut event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Routed {
         let mut found = None;
         loop {
             let now = Instant::now();
-            let slow = match self.begin(head, Look { now, found }, &origin, &mut *event) {
+            let slow = match self.begin(head, Look { now, found }, &origin, event) {
                 Ok(routed) => return routed,
-                Err(slow) => slow.find().await,
+                Err((slow, again)) => {
+                    event = again;
+                    slow.find().await
+                }
             };
             (head, found) = match slow {
                 Ok((head, slowly)) => (head, Some(slowly)),
@@ -192,14 +192,17 @@ impl Application {
 
     /// Determines what answers, and whether that can begin. `event` makes an event of the request's
     /// head and the script; `origin` determines the client for rules that need it. `Host` is the
-    /// one that the client has requested.
-    pub fn begin(
+    /// one that the client has requested. The error is for a look-up that takes long.
+    pub fn begin<E>(
         &self,
         head: http::request::Parts,
         look: Look,
         origin: impl Fn(&HeaderMap) -> Origin,
-        event: impl FnOnce(http::request::Parts, Script) -> Event,
-    ) -> Result<Routed, Box<SlowRequest>> {
+        event: E,
+    ) -> Result<Routed, (Box<SlowRequest>, E)>
+    where
+        E: FnOnce(http::request::Parts, Script) -> Event,
+    {
         let path = match normalize(head.uri.path()) {
             Ok(path) => path,
             Err(why) => return Ok(Dispatch::Rejected(reject(StatusCode::BAD_REQUEST, why)).into()),
@@ -222,12 +225,13 @@ impl Application {
             Ok(RoutedRequest::Answer(response)) => Dispatch::Answer(response),
             Ok(RoutedRequest::Later(site, later)) => {
                 let origin = origin(&head.headers);
-                return Err(Box::new(SlowRequest {
+                let slow = SlowRequest {
                     head,
                     site,
                     origin,
                     later,
-                }));
+                };
+                return Err((Box::new(slow), event));
             }
             Err(rejection) => Dispatch::Rejected(rejection),
         };

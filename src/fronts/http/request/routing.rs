@@ -139,7 +139,7 @@ impl Service {
         let origin = |headers: &HeaderMap| forwarded::origin(source.peer, headers, proxies);
         let timeout = site.settings.request_timeout.0;
         let deadline = look.now + timeout;
-        application.begin(head, look, origin, |head, script| {
+        let begun = application.begin(head, look, origin, |head, script| {
             let origin = origin(&head.headers);
             let mut variables = match source.connection.encryption.get() {
                 Some(variables) => variables.to_vec(),
@@ -160,6 +160,7 @@ impl Service {
                 hold: None,
                 early_hints: early_hints.take(),
             }
-        })
+        });
+        begun.map_err(|(slow, _)| slow)
     }
 }
