@@ -199,9 +199,21 @@ impl Reservation {
     }
 }
 
-/// A shorter response is part of a connection's usual cost; counting it would cost more than the
-/// response.
+/// A shorter response is part of the usual cost of a connection that has one response at a time;
+/// counting it would cost more than the response.
 pub const SMALL: usize = 4 << 10;
+
+/// Bytes below this size are copied if they may be kept for long: they share a block of up to 256
+/// KiB with others, and would keep all of it.
+const SHARED: usize = 16 << 10;
+
+/// Takes bytes out of the block in which they arrived, if they are a small part of it.
+pub fn apart(bytes: Bytes) -> Bytes {
+    match bytes.len() < SHARED {
+        true => Bytes::copy_from_slice(&bytes),
+        false => bytes,
+    }
+}
 
 /// Why a response got no part of [`MOVING`].
 pub const DISK_TOO_SLOW: &str = "no memory for the response, and the disk takes others too slowly \

@@ -9,6 +9,7 @@ pub mod forwarded;
 pub mod host;
 pub(crate) mod response;
 pub mod site;
+pub mod slow_request;
 pub mod static_files;
 pub(crate) mod validate;
 pub mod watch;
@@ -19,14 +20,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName};
-use http::{Method, StatusCode, Version};
+use http::{Method, StatusCode};
 use tracing::{debug, warn};
 
 use self::error_pages::{ErrorPages, ErrorView};
 use self::forwarded::Peer;
 use self::response::{fit_length, plain, redirect, redirect_to, strip_headers};
 use self::site::routes::{Action, Choice, HeaderChanges, RequestFacts, Routes};
-use self::site::{Facts, NormalizedPath, Resolution, Site, normalize};
+use self::site::{Later, NormalizedPath, Pace, Resolution, Site, normalize};
+use self::slow_request::{Look, SlowRequest, look_up};
 use self::validate::{RequestRejection, check_relayed, reject};
 use self::x_sendfile::SendFile;
 use crate::engine::{Engine, Pending};
@@ -125,7 +127,7 @@ impl Application {
         let Routed {
             dispatch, headers, ..
         } = match check_relayed(&head) {
-            Ok(()) => self.begin(head, Instant::now(), |_| origin.clone(), event),
+            Ok(()) => self.begin_in_turn(head, |_| origin.clone(), event).await,
             Err(rejection) => Dispatch::Rejected(rejection).into(),
         };
         let answer = match dispatch {
@@ -164,19 +166,46 @@ impl Application {
         }
     }
 
+    /// Like [`begin`](Self::begin), but waits for a look-up that takes long.
+    async fn begin_in_turn(
+        &self,
+        mut head: http::request::Parts,
+        origin: impl Fn(&HeaderMap) -> Origin,
+        mut event: impl FnOnce(http::request::Parts, Script) -> Event,
+    ) -> Routed {
+        let mut found = None;
+        loop {
+            let now = Instant::now();
+            let slow = match self.begin(head, Look { now, found }, &origin, event) {
+                Ok(routed) => return routed,
+                Err((slow, again)) => {
+                    event = again;
+                    slow.find().await
+                }
+            };
+            (head, found) = match slow {
+                Ok((head, slowly)) => (head, Some(slowly)),
+                Err(rejection) => return Dispatch::Rejected(rejection).into(),
+            };
+        }
+    }
+
     /// Determines what answers, and whether that can begin. `event` makes an event of the request's
     /// head and the script; `origin` determines the client for rules that need it. `Host` is the
-    /// one that the client has requested.
-    pub fn begin(
+    /// one that the client has requested. The error is for a look-up that takes long.
+    pub fn begin<E>(
         &self,
         head: http::request::Parts,
-        now: Instant,
+        look: Look,
         origin: impl Fn(&HeaderMap) -> Origin,
-        event: impl FnOnce(http::request::Parts, Script) -> Event,
-    ) -> Routed {
+        event: E,
+    ) -> Result<Routed, (Box<SlowRequest>, E)>
+    where
+        E: FnOnce(http::request::Parts, Script) -> Event,
+    {
         let path = match normalize(head.uri.path()) {
             Ok(path) => path,
-            Err(why) => return Dispatch::Rejected(reject(StatusCode::BAD_REQUEST, why)).into(),
+            Err(why) => return Ok(Dispatch::Rejected(reject(StatusCode::BAD_REQUEST, why)).into()),
         };
         let tree = self.tree.load();
         let mut choice = tree.routes.choose(&RequestFacts {
@@ -187,20 +216,30 @@ impl Application {
         });
         let headers = std::mem::take(&mut choice.headers);
         let mut route = choice.path.cloned();
-        let found = self.find(&tree, choice, &head, &path, now, &|| origin(&head.headers));
+        let found = self.find(&tree, choice, &head, &path, look, &|| origin(&head.headers));
         let dispatch = match found {
             Ok(RoutedRequest::Script(engine, script, wishes)) => {
                 route = route.or_else(|| Some(script.name.clone()));
                 self.event(head, engine, script, wishes, event)
             }
             Ok(RoutedRequest::Answer(response)) => Dispatch::Answer(response),
+            Ok(RoutedRequest::Later(site, later)) => {
+                let origin = origin(&head.headers);
+                let slow = SlowRequest {
+                    head,
+                    site,
+                    origin,
+                    later,
+                };
+                return Err((Box::new(slow), event));
+            }
             Err(rejection) => Dispatch::Rejected(rejection),
         };
-        Routed {
+        Ok(Routed {
             dispatch,
             headers,
             route,
-        }
+        })
     }
 
     /// Prepares what the engine gets.
@@ -291,11 +330,11 @@ impl Application {
         choice: Choice<'_>,
         head: &http::request::Parts,
         path: &NormalizedPath<'_>,
-        now: Instant,
+        look: Look,
         origin: &dyn Fn() -> Origin,
     ) -> Result<RoutedRequest, RequestRejection> {
         let mut engine = self.engine;
-        let mut site: &Site = &tree.site;
+        let mut site = &tree.site;
         let wishes = Wishes {
             compress: choice.compress.unwrap_or(self.compress.enabled),
             streams_body: choice.stream_body,
@@ -311,7 +350,7 @@ impl Application {
             }
             Some(Action::Files(files)) => site = files,
             Some(Action::Engine(name)) => {
-                site = tree.pool_sites.get(name).map_or(site, |own| own);
+                site = tree.pool_sites.get(name).unwrap_or(site);
                 engine = self
                     .engines
                     .keys()
@@ -321,22 +360,12 @@ impl Application {
             }
             None => {}
         }
-        // From HTTP/2 on, each request names the host, which is no part of the line that rules see.
-        let is_absolute = head.uri.scheme().is_some() && head.version < Version::HTTP_2;
-        let whole = is_absolute.then(|| head.uri.to_string());
-        let target = head.uri.path_and_query();
-        let facts = Facts {
-            method: &head.method,
-            target: whole
-                .as_deref()
-                .unwrap_or_else(|| target.map_or("/", |target| target.as_str())),
-            query: head.uri.query(),
-            version: head.version,
-            headers: &head.headers,
-            origin,
-            steps: Default::default(),
+        let found = match look.found {
+            // A reload may have replaced the site.
+            Some(slowly) if Arc::ptr_eq(&slowly.site, site) => slowly.resolution,
+            _ => look_up(site, head, path, look.now, origin, Pace::Prompt),
         };
-        match site.find_for(&facts, path, now) {
+        match found {
             Resolution::Script(script) => Ok(RoutedRequest::Script(engine, script, wishes)),
             Resolution::File(file) if tree.site.is_secret(&file) => {
                 Err(reject(StatusCode::NOT_FOUND, "no such file"))
@@ -373,6 +402,7 @@ impl Application {
             }
             Resolution::Malformed(why) => Err(reject(StatusCode::BAD_REQUEST, why)),
             Resolution::Failed(error) => Err(error.into()),
+            Resolution::Later(later) => Ok(RoutedRequest::Later(site.clone(), later)),
         }
     }
 }
@@ -390,6 +420,8 @@ enum RoutedRequest {
     /// The engine, and the script.
     Script(&'static str, Script, Wishes),
     Answer(Response),
+    /// The look-up in this site takes long.
+    Later(Arc<Site>, Later),
 }
 
 /// What the configuration says about a script's request.

@@ -240,6 +240,8 @@ impl SendFile {
             }
             Resolution::File(found) => return Ok(found),
             Resolution::Failed(error) => return Err(Unsent::Failed(error)),
+            // Only for look-ups of requests.
+            Resolution::Later(_) => return Err(Unsent::Failed(LookupError::Broken)),
             Resolution::Script(_) => "no file is there, and PHP is not asked twice",
             Resolution::Redirect(_) => "it is a directory",
             Resolution::RedirectTo(..) => "an .htaccess file leads elsewhere",

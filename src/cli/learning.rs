@@ -59,11 +59,14 @@ impl Learner {
             let chosen = learned.chosen().await;
             let site = (self.site)();
             let left_out = learned.left_out();
-            let is_wanted = |page: &String| {
-                left_out.iter().all(|left| left.page != *page)
-                    && warm_ups::get_learned(page, &site).is_some()
-            };
-            let pages: Vec<_> = chosen.into_iter().filter(is_wanted).collect();
+            let mut pages = Vec::new();
+            for page in chosen {
+                if left_out.iter().all(|left| left.page != page)
+                    && get_learned(&page, &site).await.is_some()
+                {
+                    pages.push(page);
+                }
+            }
             let before = learned.pages();
             if !pages.iter().all(|page| before.contains(page)) {
                 self.change(pages, &site).await;
@@ -77,7 +80,7 @@ impl Learner {
 
     /// Warms up by the pages that change no answer, and leaves out the others. Tries again later if
     /// the application boots meanwhile.
-    async fn change(&self, pages: Vec<String>, site: &Site) {
+    async fn change(&self, pages: Vec<String>, site: &Arc<Site>) {
         let generation = self.generation();
         if self.try_change(pages.clone(), site).await.is_ok() {
             return;
@@ -98,9 +101,13 @@ impl Learner {
         self.engine.status().generation
     }
 
-    async fn try_change(&self, mut pages: Vec<String>, site: &Site) -> Result<(), Interrupted> {
+    async fn try_change(
+        &self,
+        mut pages: Vec<String>,
+        site: &Arc<Site>,
+    ) -> Result<(), Interrupted> {
         let began = Instant::now();
-        let probes = Probes::new(&pages, site, began + LONGEST);
+        let probes = Probes::new(&pages, site, began + LONGEST).await;
         let Err(refused) = self.try_pages(&pages, &probes).await else {
             return Ok(());
         };
@@ -325,13 +332,13 @@ impl Refused {
 /// What both boots are asked for.
 struct Probes<'a> {
     pages: Vec<String>,
-    site: &'a Site,
+    site: &'a Arc<Site>,
     until: Instant,
 }
 
 impl Probes<'_> {
     /// The pages themselves, the front page, and a page that does not exist.
-    fn new<'a>(pages: &[String], site: &'a Site, until: Instant) -> Probes<'a> {
+    async fn new<'a>(pages: &[String], site: &'a Arc<Site>, until: Instant) -> Probes<'a> {
         let mut probes = pages.to_vec();
         let first = pages.first().and_then(|page| page.parse::<Uri>().ok());
         if let Some(first) = first
@@ -339,7 +346,7 @@ impl Probes<'_> {
         {
             for path in ["/", warm_ups::NO_PAGE] {
                 let probe = format!("{scheme}://{host}{path}");
-                if !probes.contains(&probe) && warm_ups::get_learned(&probe, site).is_some() {
+                if !probes.contains(&probe) && get_learned(&probe, site).await.is_some() {
                     probes.push(probe);
                 }
             }
@@ -371,7 +378,8 @@ impl Probes<'_> {
         for (probe, other) in self.all() {
             let mut answers = Vec::new();
             for _ in 0..boot_proof::ANSWERS {
-                let mut event = warm_ups::get_learned(probe, self.site)
+                let mut event = get_learned(probe, self.site)
+                    .await
                     .ok_or_else(|| format!("{probe} has another script by now"))?;
                 if other {
                     event = warm_ups::from_another_visitor(event);
@@ -385,6 +393,13 @@ impl Probes<'_> {
         }
         Ok(all)
     }
+}
+
+/// Like [`warm_ups::get_learned`], on a thread that may wait for the disk.
+async fn get_learned(page: &str, site: &Arc<Site>) -> Option<Event> {
+    let (page, site) = (page.to_owned(), site.clone());
+    let event = tokio::task::spawn_blocking(move || warm_ups::get_learned(&page, &site));
+    event.await.ok().flatten()
 }
 
 async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Outcome<Vec<u8>> {

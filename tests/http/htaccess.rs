@@ -6,6 +6,7 @@
 mod apache;
 mod client;
 mod site;
+mod slow;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

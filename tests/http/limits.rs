@@ -6,6 +6,7 @@ mod headers;
 mod idle;
 mod log;
 mod memory;
+mod short_bodies;
 mod slow_disk;
 mod stalled;
 mod stalled_http3;

@@ -91,15 +91,24 @@ impl Site {
             return rejected;
         }
         let (files, stop) = path.files();
-        let known = visit.merged.take();
-        let (mut merged, directories) =
-            known.unwrap_or_else(|| htaccess.merged(&self.root, path.directories(), visit.now));
+        let known = match visit.merged.take() {
+            Some(known) => Ok(known),
+            None => self.merged(htaccess, visit.facts, path.directories(), visit.now),
+        };
+        let (mut merged, directories) = match known {
+            Ok(known) => known,
+            Err(later) => return Resolution::Later(later),
+        };
         let (at, end) = self.look_up(visit.purpose, path, directories, visit.now);
         let whole = path.path();
         let is_bare_directory = matches!(at, PathKind::Directory) && !files.ends_with('/');
         if is_bare_directory {
             // A directory's own file applies, too.
-            (merged, _) = htaccess.merged(&self.root, &format!("{files}/"), visit.now);
+            let directory = format!("{files}/");
+            match self.merged(htaccess, visit.facts, &directory, visit.now) {
+                Ok((own, _)) => merged = own,
+                Err(later) => return Resolution::Later(later),
+            }
         }
         if stop == Some(SegmentError::Hidden) && !matches!(at, PathKind::Script(_)) {
             return Resolution::NotFound;

@@ -11,7 +11,7 @@ use tracing::debug;
 use super::hidden_files::HiddenBy;
 use super::normalize::{NameKind, NormalizedPath, SegmentError, fold, kind};
 use super::opened::{Denial, LookupError, OpenedPath};
-use super::{FoundFile, Purpose, Resolution, Site, encode};
+use super::{Facts, FoundFile, Purpose, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};
 
@@ -21,6 +21,7 @@ impl Site {
     pub(super) fn find_without_htaccess(
         &self,
         purpose: Purpose,
+        facts: &Facts<'_>,
         path: &NormalizedPath<'_>,
         now: Instant,
     ) -> Option<Resolution> {
@@ -56,10 +57,12 @@ impl Site {
             }),
             OpenedPath::Directory => {
                 let directory = format!("{files}/");
-                let htaccess = self.htaccess.as_ref();
-                let own = htaccess.map(|htaccess| htaccess.merged(&self.root, &directory, now).0);
-                if own.is_some_and(|own| !own.is_empty()) {
-                    return None;
+                if let Some(htaccess) = self.htaccess_for(purpose) {
+                    match self.merged(htaccess, facts, &directory, now) {
+                        Err(later) => return Some(Resolution::Later(later)),
+                        Ok((own, _)) if !own.is_empty() => return None,
+                        Ok(_) => {}
+                    }
                 }
                 match self.find_index(&directory, now) {
                     Some(Resolution::NotFound) => Resolution::NotFound,

@@ -29,6 +29,7 @@ mod opened;
 pub mod routes;
 mod secret_files;
 mod settings;
+mod slow_lookup;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -58,10 +59,13 @@ pub(crate) use document_root::Root;
 pub use document_root::Symlinks;
 pub use hidden_files::HiddenBy;
 pub use htaccess::facts::Facts;
-pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, SiteMemory, read as read_htaccess};
+pub use htaccess::{
+    MAX_BYTES as MAX_HTACCESS, Pace, Problem, Scope, SiteMemory, Steps, read as read_htaccess,
+};
 pub use normalize::{NormalizedPath, normalize};
 pub use opened::{Denial, LookupError};
 pub use settings::Settings;
+pub use slow_lookup::Later;
 
 /// The path of Surus's configuration if the project itself is the document root. Guarded even if it
 /// was not read.
@@ -88,6 +92,8 @@ pub enum Resolution {
     Malformed(&'static str),
     /// 503 or 500.
     Failed(LookupError),
+    /// The look-up takes long, see [`Site::find_in_turn`].
+    Later(Later),
 }
 
 /// A regular file, open for reading.
@@ -251,7 +257,7 @@ impl Site {
         self.resolve(&encode(path))
     }
 
-    /// Looks up a path from [`normalize`](normalize()), without a request.
+    /// Looks up a path from [`normalize`](normalize()), without a request. Waits for the disk.
     pub fn find(&self, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
         self.find_by(Purpose::Visitor, path, now)
     }
@@ -276,6 +282,7 @@ impl Site {
                 https: false,
             },
             steps: Default::default(),
+            pace: Pace::Patient,
         };
         self.find_as(purpose, &facts, path, now)
     }
@@ -307,28 +314,42 @@ impl Site {
         let follow = |htaccess, merged| {
             let mut visit = Visit::new(purpose, facts, now, merged);
             let found = self.follow(htaccess, &mut visit, path, false);
-            match facts.steps.are_used_up() {
-                true => Resolution::Denied(Denial::TooManySteps),
-                false => found,
+            match (facts.steps.are_used_up(), facts.pace) {
+                (false, _) => found,
+                (true, Pace::Prompt) => Resolution::Later(Later::Costly),
+                (true, Pace::Patient) => Resolution::Denied(Denial::TooManySteps),
             }
         };
-        let merged = |htaccess: &Htaccess| htaccess.merged(&self.root, path.directories(), now);
-        // As in mod_xsendfile, a script may send files that `.htaccess` files deny to visitors.
-        let htaccess = self.htaccess.as_ref();
-        if let Some(htaccess) = htaccess.filter(|_| purpose == Purpose::Visitor) {
-            let merged = merged(htaccess);
-            if !merged.0.is_empty() {
-                return follow(htaccess, merged);
+        let merged = |htaccess| self.merged(htaccess, facts, path.directories(), now);
+        let htaccess = self.htaccess_for(purpose);
+        if let Some(htaccess) = htaccess {
+            match merged(htaccess) {
+                Err(later) => return Resolution::Later(later),
+                Ok(merged) if !merged.0.is_empty() => return follow(htaccess, merged),
+                Ok(_) => {}
             }
         }
         if let Some(rejected) = self.reject(path) {
             return rejected;
         }
-        match (self.find_without_htaccess(purpose, path, now), htaccess) {
+        match (
+            self.find_without_htaccess(purpose, facts, path, now),
+            htaccess,
+        ) {
             (Some(found), _) => found,
-            (None, Some(htaccess)) => follow(htaccess, merged(htaccess)),
+            (None, Some(htaccess)) => match merged(htaccess) {
+                Ok(merged) => follow(htaccess, merged),
+                Err(later) => Resolution::Later(later),
+            },
             (None, None) => Resolution::NotFound,
         }
+    }
+
+    /// The rules for a look-up. As in mod_xsendfile, a script may send files that `.htaccess` files
+    /// deny to visitors.
+    fn htaccess_for(&self, purpose: Purpose) -> Option<&Htaccess> {
+        let htaccess = self.htaccess.as_ref();
+        htaccess.filter(|_| purpose == Purpose::Visitor)
     }
 
     /// Rejects paths that are never served, whether or not they exist.

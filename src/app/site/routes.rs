@@ -104,7 +104,7 @@ pub struct Choice<'a> {
 #[derive(Debug)]
 pub enum Action {
     Engine(String),
-    Files(Box<Site>),
+    Files(Arc<Site>),
     Redirect(Redirect),
     Deny,
 }
@@ -404,7 +404,7 @@ fn action(
         rule.compress.is_some() || rule.stream_body.is_some() || !rule.headers.is_empty();
     let action = match (&rule.engine, &rule.root, &rule.redirect, rule.deny) {
         (Some(engine), None, None, false) => Action::Engine(engine.clone()),
-        (None, Some(root), None, false) => Action::Files(Box::new(files(root)?)),
+        (None, Some(root), None, false) => Action::Files(Arc::new(files(root)?)),
         (None, None, Some(to), false) => {
             let regex = match path {
                 Pattern::Regex(regex) => Some(regex),

@@ -75,7 +75,7 @@ fn project() -> TempDir {
     dir
 }
 
-fn nix_fifo(path: &Path) {
+pub(super) fn nix_fifo(path: &Path) {
     let status = std::process::Command::new("mkfifo")
         .arg(path)
         .status()
@@ -121,6 +121,7 @@ fn says(site: &Site, path: &str) -> String {
         Resolution::Denied(_) => "denied".into(),
         Resolution::Malformed(_) => "malformed".into(),
         Resolution::Failed(_) => "failed".into(),
+        Resolution::Later(_) => "later".into(),
     }
 }
 

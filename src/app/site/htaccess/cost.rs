@@ -43,6 +43,9 @@ pub(super) const MAX_PROBLEM: usize = 1024;
 /// The steps of a request; a step takes at most some microseconds.
 const MAX_STEPS: usize = 100_000;
 
+/// The steps that are taken on a thread that serves other requests.
+const PROMPT_STEPS: usize = 5000;
+
 /// The steps of a look-up in the file system.
 pub(in crate::app::site) const LOOKUP: usize = 20;
 
@@ -205,7 +208,7 @@ impl Default for ReadingBudget {
 
 /// The reading that a site may cause.
 #[derive(Debug)]
-pub(super) struct ReadingRate {
+pub(in crate::app::site) struct ReadingRate {
     left: usize,
     at: Option<Instant>,
 }
@@ -245,6 +248,15 @@ fn most_words(text: &str) -> usize {
     words.count() + quotes.count()
 }
 
+/// How long a look-up may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Other requests wait for its thread.
+    Prompt,
+    /// It may wait for the disk, and take as many steps as a request may.
+    Patient,
+}
+
 /// The steps that evaluating `.htaccess` files for one request may still take.
 #[derive(Debug)]
 pub struct Steps(Cell<usize>);
@@ -256,6 +268,13 @@ impl Default for Steps {
 }
 
 impl Steps {
+    pub fn of(pace: Pace) -> Steps {
+        Steps(Cell::new(match pace {
+            Pace::Prompt => PROMPT_STEPS,
+            Pace::Patient => MAX_STEPS,
+        }))
+    }
+
     /// Charges steps before they are taken. False if too few are left; then none are.
     pub(in crate::app::site) fn take(&self, steps: usize) -> bool {
         let left = self.0.get().saturating_sub(steps);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, Method, Version};
 
-use super::cost::Steps;
+use super::cost::{Pace, Steps};
 use crate::event::Origin;
 
 /// The properties of a request that rules can read.
@@ -20,6 +20,7 @@ pub struct Facts<'a> {
     pub origin: &'a dyn Fn() -> Origin,
     /// What the evaluation of rules may still take.
     pub steps: Steps,
+    pub pace: Pace,
 }
 
 impl Facts<'_> {

@@ -2,7 +2,7 @@
 //! one file.
 
 use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::access::{AccessDenied, FileAccess};
 use super::cost::{Share, SiteMemory, Steps};
@@ -10,7 +10,7 @@ use super::facts::{Env, Facts};
 use super::handler::{FileHandler, NO_TYPE, PhpHandlers, Switch, sent_type};
 use super::link_options::AllowedLinks;
 use super::rewrite::Rules;
-use super::rule::{Inherits, Options, RewriteRule};
+use super::rule::{Inherits, Options, RewriteRule, Rewriting};
 use super::rules::{Block, FixedEnv, HtaccessFile, Redirect, RedirectOutcome};
 use crate::app::site::opened::{Denial, LookupError};
 
@@ -18,7 +18,9 @@ use crate::app::site::opened::{Denial, LookupError};
 #[derive(Debug, Default)]
 pub(crate) struct MergedRules {
     levels: Vec<(Arc<str>, Arc<HtaccessFile>)>,
-    rules: Option<Rules>,
+    rules: Option<Arc<Rules>>,
+    /// `RewriteOptions`.
+    options: Options,
     /// `RewriteEngine`.
     rewrites: bool,
     is_broken: bool,
@@ -42,32 +44,55 @@ impl MergedRules {
         file: Arc<HtaccessFile>,
         memory: &SiteMemory,
     ) -> MergedRules {
-        let mut levels = above.map_or_else(Vec::new, |above| above.levels.clone());
-        levels.push((directory.into(), file));
-        let blocks = || levels.iter().flat_map(|(_, file)| &file.blocks);
-        let any = |has: fn(&Block) -> bool| blocks().any(has);
-        // Before the lists are made; rules are inherited by all levels.
-        let rewriting = levels
-            .iter()
-            .filter_map(|(_, file)| file.rewriting.as_ref());
-        let rules: usize = rewriting.map(|rewriting| rewriting.rules.len()).sum();
+        static NOTHING: LazyLock<MergedRules> = LazyLock::new(MergedRules::default);
+        let above = above.unwrap_or(&NOTHING);
+        let directory = Arc::from(directory);
+        let any = |has: fn(&Block) -> bool| file.blocks.iter().any(has);
+        // Before the list is made.
         let mut share = Share::of(memory);
+        let rewriting = file.rewriting.as_ref();
+        let rules = rewriting.map_or(0, |own| own.rules.len() + above.rule_count());
         let has_room = share.grow(rules * size_of::<Arc<RewriteRule>>());
+        let (rules, options) = match rewriting {
+            Some(rewriting) if has_room => rules_of(rewriting, &directory, above),
+            _ => (above.rules.clone(), above.options),
+        };
         MergedRules {
-            is_broken: !has_room || levels.iter().any(|(_, file)| file.is_broken),
-            failed: levels.iter().find_map(|(_, file)| file.failed),
-            has_access: any(Block::limits_access),
-            has_handlers: any(|b| !b.handlers.is_empty()),
-            has_redirects: any(|b| !b.redirects.is_empty()),
-            restricts_links: any(Block::restricts_links),
-            has_env: any(|b| !b.env.is_empty()),
-            has_fixed_env: any(|b| !b.fixed_env.is_empty()),
-            has_sections_of_rules: any(|b| b.replaces_rules),
-            rewrites: rewrites(&levels),
-            rules: has_room.then(|| rules_of(&levels)).flatten(),
+            is_broken: !has_room || above.is_broken || file.is_broken,
+            failed: above.failed.or(file.failed),
+            has_access: above.has_access || any(Block::limits_access),
+            has_handlers: above.has_handlers || any(|b| !b.handlers.is_empty()),
+            has_redirects: above.has_redirects || any(|b| !b.redirects.is_empty()),
+            restricts_links: above.restricts_links || any(Block::restricts_links),
+            has_env: above.has_env || any(|b| !b.env.is_empty()),
+            has_fixed_env: above.has_fixed_env || any(|b| !b.fixed_env.is_empty()),
+            has_sections_of_rules: above.has_sections_of_rules || any(|b| b.replaces_rules),
+            rewrites: rewriting
+                .and_then(|own| own.engine)
+                .unwrap_or(above.rewrites),
+            rules,
+            options,
             memory: has_room.then_some(share),
-            levels,
+            levels: above
+                .levels
+                .iter()
+                .cloned()
+                .chain([(directory, file)])
+                .collect(),
         }
+    }
+
+    /// What merging a file takes: about the number of levels, sections and rules that are copied or
+    /// looked at.
+    pub(super) fn work_below(above: Option<&MergedRules>, file: &HtaccessFile) -> usize {
+        let (levels, rules) =
+            above.map_or((0, 0), |above| (above.levels.len(), above.rule_count()));
+        let own = file.rewriting.as_ref().map(|own| own.rules.len());
+        levels + file.blocks.len() + own.map_or(0, |own| own + rules)
+    }
+
+    fn rule_count(&self) -> usize {
+        self.rules.as_ref().map_or(0, |rules| rules.rules.len())
     }
 
     /// Whether there is no file on the way.
@@ -147,11 +172,8 @@ impl<'a> FileRules<'a> {
 
     /// The rules of mod_rewrite, if rewriting is on.
     pub(crate) fn rules(&self) -> Option<&'a Rules> {
-        let rules = self
-            .merged
-            .rules
-            .as_ref()
-            .filter(|_| self.merged.rewrites)?;
+        let rules = self.merged.rules.as_deref();
+        let rules = rules.filter(|_| self.merged.rewrites)?;
         let is_replaced = self.merged.has_sections_of_rules
             && !rules.holds_in_sections
             && self.blocks().0.iter().any(|block| block.replaces_rules);
@@ -331,41 +353,31 @@ impl<'a> FileRules<'a> {
     }
 }
 
-fn rewrites(levels: &[(Arc<str>, Arc<HtaccessFile>)]) -> bool {
-    let mut files = levels
+/// The rules of a directory, and their options. They replace those of its parents, unless one of
+/// them sets inheritance.
+fn rules_of(
+    rewriting: &Rewriting,
+    directory: &Arc<str>,
+    above: &MergedRules,
+) -> (Option<Arc<Rules>>, Options) {
+    let options = rewriting.options.unwrap_or(above.options);
+    let own = rewriting.rules.iter().cloned();
+    let inherited = above
+        .rules
         .iter()
-        .rev()
-        .filter_map(|(_, file)| file.rewriting.as_ref());
-    files.find_map(|rewriting| rewriting.engine) == Some(true)
-}
-
-/// The rules of the deepest directory. They replace those of its parents, unless one of them sets
-/// inheritance.
-fn rules_of(levels: &[(Arc<str>, Arc<HtaccessFile>)]) -> Option<Rules> {
-    let mut above_options = Options::default();
-    let mut rules: Option<Rules> = None;
-    for (directory, file) in levels {
-        let Some(rewriting) = &file.rewriting else {
-            continue;
-        };
-        let options = rewriting.options.unwrap_or(above_options);
-        let above = rules.take();
-        let own = rewriting.rules.iter().cloned();
-        let inherited = above.iter().flat_map(|above| above.rules.iter().cloned());
-        rules = Some(Rules {
-            rules: match options.taken_from(&above_options) {
-                Inherits::No => own.collect(),
-                Inherits::Behind => own.chain(inherited).collect(),
-                Inherits::Before => inherited.chain(own).collect(),
-            },
-            holds_in_sections: options.taken_from(&options) != Inherits::No,
-            directory: directory.clone(),
-            base: rewriting.base.clone().or_else(|| {
-                let above = above.as_ref().filter(|_| options.merges_base);
-                above.and_then(|above| above.base.clone())
-            }),
-        });
-        above_options = options;
-    }
-    rules
+        .flat_map(|above| above.rules.iter().cloned());
+    let rules = Rules {
+        rules: match options.taken_from(&above.options) {
+            Inherits::No => own.collect(),
+            Inherits::Behind => own.chain(inherited).collect(),
+            Inherits::Before => inherited.chain(own).collect(),
+        },
+        holds_in_sections: options.taken_from(&options) != Inherits::No,
+        directory: directory.clone(),
+        base: rewriting.base.clone().or_else(|| {
+            let above = above.rules.as_ref().filter(|_| options.merges_base);
+            above.and_then(|above| above.base.clone())
+        }),
+    };
+    (Some(Arc::new(rules)), options)
 }

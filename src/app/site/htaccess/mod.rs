@@ -33,6 +33,8 @@ mod translate;
 mod wildcards;
 
 use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -40,6 +42,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use surus_sys::openat2::Access as For;
+use tokio::sync::Mutex as AsyncMutex;
 use tracing::warn;
 
 use self::cost::{Excess, ReadingRate};
@@ -48,7 +51,7 @@ use super::document_root::Root;
 use super::lookup_cache::Recent;
 use super::opened::{LookupError, OpenedPath};
 
-pub use self::cost::SiteMemory;
+pub use self::cost::{Pace, SiteMemory, Steps};
 pub(super) use self::merged::{FileRules, MergedRules};
 pub use self::read::read;
 pub use self::rules::{Problem, Scope};
@@ -68,12 +71,15 @@ pub(super) struct Htaccess {
     /// Parsed files by device and inode.
     files: Mutex<Parsed>,
     /// Locked while a file is read, so that one thread reads it for all requests that need it.
-    reading: Mutex<ReadingRate>,
+    pub(super) reading: Mutex<ReadingRate>,
+    /// Held by the request that has a thread to look up its path. The others wait without one.
+    pub(super) turn: Arc<AsyncMutex<()>>,
     /// The memory for all files.
     memory: SiteMemory,
 }
 
-type Parsed = HashMap<(u64, u64), (ContentIdentity, Arc<HtaccessFile>)>;
+/// None for a file that has only comments.
+type Parsed = HashMap<(u64, u64), (ContentIdentity, Option<Arc<HtaccessFile>>)>;
 
 /// Changes with the content of a file.
 type ContentIdentity = (u64, i64, i64, i64, i64);
@@ -86,6 +92,21 @@ struct Directory {
     merged: Arc<MergedRules>,
 }
 
+/// The merged files on the way to a path, and the end of the path's part that names existing
+/// directories.
+pub(super) type MergedPath = (Arc<MergedRules>, usize);
+
+/// A file has not been read yet, or what was read must be merged, which may take as long.
+#[derive(Debug)]
+pub(super) struct Unread;
+
+/// Merging that takes more [work](MergedRules::work_below) may take long. This takes some
+/// microseconds.
+const MERGED_AT_ONCE: usize = 1000;
+
+/// Held while a file is parsed, so that files of several sites take one CPU in all.
+static PARSING: Mutex<()> = Mutex::new(());
+
 impl Htaccess {
     pub(super) fn new() -> Htaccess {
         Htaccess {
@@ -93,68 +114,92 @@ impl Htaccess {
             nothing: Arc::default(),
             files: Mutex::default(),
             reading: Mutex::default(),
+            turn: Arc::default(),
             memory: SiteMemory::default(),
         }
     }
 
-    /// Returns the merged files on the way to a path, and the end of the path's part that names
-    /// existing directories. The path begins with a slash.
-    pub(super) fn merged(
+    /// Merges the files on the way to a path that begins with a slash. Reads those that have not
+    /// been read, so the thread may have to wait for the disk.
+    pub(super) fn merged(&self, root: &Root, path: &str, now: Instant) -> MergedPath {
+        let Ok(merged) = self.merge(root, path, now, &|| Ok::<_, Infallible>(()));
+        merged
+    }
+
+    /// The same if all of them have been read.
+    pub(super) fn merged_if_read(
         &self,
         root: &Root,
         path: &str,
         now: Instant,
-    ) -> (Arc<MergedRules>, usize) {
+    ) -> Result<MergedPath, Unread> {
+        self.merge(root, path, now, &|| Err(Unread))
+    }
+
+    /// `may_be_long` is called before anything that may take long, and can prevent it.
+    fn merge<E>(
+        &self,
+        root: &Root,
+        path: &str,
+        now: Instant,
+        may_be_long: &impl Fn() -> Result<(), E>,
+    ) -> Result<MergedPath, E> {
         // The document root was opened at the start; without it, no file exists.
-        let top = self.directory(root, "", None, now);
+        let top = self.directory(root, "", None, now, may_be_long)?;
         let mut merged = top.unwrap_or_else(|| self.nothing.clone());
         let mut end = 1;
         while let Some(rest) = path.as_bytes().get(end..)
             && let Some(slash) = memchr::memchr(b'/', rest)
         {
-            match self.directory(root, &path[..end + slash], Some(&merged), now) {
+            let below = &path[..end + slash];
+            match self.directory(root, below, Some(&merged), now, may_be_long)? {
                 Some(below) => merged = below,
                 None => break,
             }
             end += slash + 1;
         }
-        (merged, end)
+        Ok((merged, end))
     }
 
     /// The merged files down to a directory. The path has no trailing slash and is empty for the
     /// document root. None if there is no such directory.
-    fn directory(
+    fn directory<E>(
         &self,
         root: &Root,
         path: &str,
         above: Option<&Arc<MergedRules>>,
         now: Instant,
-    ) -> Option<Arc<MergedRules>> {
+        may_be_long: &impl Fn() -> Result<(), E>,
+    ) -> Result<Option<Arc<MergedRules>>, E> {
         let is_of = |directory: &Directory| match (&directory.above, above) {
             (None, None) => true,
             (Some(known), Some(above)) => Arc::ptr_eq(known, above),
             _ => false,
         };
         if let Some(directory) = self.directories.get(path.as_bytes(), now).filter(is_of) {
-            return Some(directory.merged);
+            return Ok(Some(directory.merged));
         }
         let below = path.strip_prefix('/').unwrap_or_default();
         if !path.is_empty() && !is_directory(root, below) {
-            return None;
+            return Ok(None);
         }
-        let merged = match self.file(root, below, now) {
+        let merged = match self.file(root, below, now, may_be_long)? {
             None => above.unwrap_or(&self.nothing).clone(),
             Some(file) => {
                 // Unchanged, so the directories below need not be merged again.
                 let known = self.directories.last(path.as_bytes()).filter(is_of);
                 let known = known.map(|known| known.merged);
-                known
-                    .filter(|merged| merged.ends_in(&file))
-                    .unwrap_or_else(|| {
+                match known.filter(|merged| merged.ends_in(&file)) {
+                    Some(merged) => merged,
+                    None => {
                         let above = above.map(Arc::as_ref);
+                        if MergedRules::work_below(above, &file) > MERGED_AT_ONCE {
+                            may_be_long()?;
+                        }
                         let path = format!("{path}/");
                         Arc::new(MergedRules::below(above, &path, file, &self.memory))
-                    })
+                    }
+                }
             }
         };
         let directory = Directory {
@@ -164,44 +209,55 @@ impl Htaccess {
         if merged.failed().is_none() {
             self.directories.put(path.as_bytes(), directory, now);
         }
-        Some(merged)
+        Ok(Some(merged))
     }
 
     /// The parsed file of a directory; none if there is no file or it has only comments.
-    fn file(&self, root: &Root, directory: &str, now: Instant) -> Option<Arc<HtaccessFile>> {
+    fn file<E>(
+        &self,
+        root: &Root,
+        directory: &str,
+        now: Instant,
+        may_be_long: &impl Fn() -> Result<(), E>,
+    ) -> Result<Option<Arc<HtaccessFile>>, E> {
         let name = match directory {
             "" => ".htaccess".to_owned(),
             directory => format!("{directory}/.htaccess"),
         };
-        let (mut file, metadata) = match root.get(Path::new(&name), For::Read) {
+        let (file, metadata) = match root.get(Path::new(&name), For::Read) {
             OpenedPath::Regular { file, metadata, .. } => (file, metadata),
-            OpenedPath::Missing => return None,
+            OpenedPath::Missing => return Ok(None),
             // As in Apache: a file that cannot be read may deny access.
             OpenedPath::Directory | OpenedPath::Denied(_) => {
-                return Some(Arc::new(rules::unreadable()));
+                return Ok(Some(Arc::new(rules::unreadable())));
             }
-            OpenedPath::Failed(error) => return Some(Arc::new(rules::failed(error))),
+            OpenedPath::Failed(error) => return Ok(Some(Arc::new(rules::failed(error)))),
         };
-        let id = (metadata.dev(), metadata.ino());
-        let identity = (
-            metadata.len(),
-            metadata.mtime(),
-            metadata.mtime_nsec(),
-            metadata.ctime(),
-            metadata.ctime_nsec(),
-        );
-        let known = || {
-            let files = self.files();
-            let (known, file) = files.get(&id)?;
-            (*known == identity).then(|| file.clone())
-        };
-        if let Some(file) = known() {
-            return Some(file);
+        if let Some(parsed) = self.parsed(&metadata) {
+            return Ok(parsed);
         }
+        may_be_long()?;
+        Ok(self.read(&name, file, &metadata, now))
+    }
+
+    /// What an unchanged file was parsed to, if it was.
+    fn parsed(&self, metadata: &Metadata) -> Option<Option<Arc<HtaccessFile>>> {
+        let files = self.files();
+        let (known, file) = files.get(&id(metadata))?;
+        (*known == content_identity(metadata)).then(|| file.clone())
+    }
+
+    fn read(
+        &self,
+        name: &str,
+        mut file: File,
+        metadata: &Metadata,
+        now: Instant,
+    ) -> Option<Arc<HtaccessFile>> {
         let mut rate = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have read it meanwhile.
-        if let Some(file) = known() {
-            return Some(file);
+        if let Some(parsed) = self.parsed(metadata) {
+            return parsed;
         }
         if !rate.allows(now) {
             warn!(
@@ -218,20 +274,20 @@ impl Htaccess {
                 .read_to_end(&mut text)
                 .is_ok();
         rate.spend(text.len());
-        if whole && has_only_comments(&text) {
-            return None;
-        }
-        let parsed = Arc::new(match whole {
-            true => self.parse(&name, &String::from_utf8_lossy(&text)),
-            false => rules::unreadable(),
-        });
-        rate.spend(parsed.spent);
+        let parsed = match whole {
+            true if has_only_comments(&text) => None,
+            true => Some(Arc::new(self.parse(name, &String::from_utf8_lossy(&text)))),
+            false => Some(Arc::new(rules::unreadable())),
+        };
+        rate.spend(parsed.as_ref().map_or(0, |parsed| parsed.spent));
         let is_full = self.files().len() >= MAX_FILES;
         if is_full && !self.forget_unused() {
-            self.files().clear();
+            let _all = std::mem::take(&mut *self.files());
         }
-        self.files().insert(id, (identity, parsed.clone()));
-        Some(parsed)
+        let entry = (content_identity(metadata), parsed.clone());
+        // Freed once other threads can look up files again.
+        let _replaced = self.files().insert(id(metadata), entry);
+        parsed
     }
 
     fn files(&self) -> MutexGuard<'_, Parsed> {
@@ -239,10 +295,7 @@ impl Htaccess {
     }
 
     fn parse(&self, name: &str, text: &str) -> HtaccessFile {
-        let mut file = read(text, &self.memory);
-        if file.excess == Some(Excess::SiteMemory) && self.forget_unused() {
-            file = read(text, &self.memory);
-        }
+        let file = self.parse_alone(text);
         if let Some(excess) = file.excess {
             let reason = excess.why();
             warn!(
@@ -261,13 +314,42 @@ impl Htaccess {
         file
     }
 
+    fn parse_alone(&self, text: &str) -> HtaccessFile {
+        let _alone = PARSING.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = read(text, &self.memory);
+        match file.excess {
+            Some(Excess::SiteMemory) if self.forget_unused() => read(text, &self.memory),
+            _ => file,
+        }
+    }
+
     /// Frees the files that no cached directory uses. Whether there were any.
     fn forget_unused(&self) -> bool {
-        let mut files = self.files();
-        let before = files.len();
-        files.retain(|_, (_, file)| Arc::strong_count(file) > 1);
-        files.len() < before
+        let is_unused = |file: &Option<Arc<HtaccessFile>>| {
+            file.as_ref().is_none_or(|it| Arc::strong_count(it) == 1)
+        };
+        // Freed once other threads can look up files again.
+        let unused: Vec<_> = self
+            .files()
+            .extract_if(|_, (_, file)| is_unused(file))
+            .collect();
+        !unused.is_empty()
     }
+}
+
+/// Device and inode.
+fn id(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+fn content_identity(metadata: &Metadata) -> ContentIdentity {
+    (
+        metadata.len(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    )
 }
 
 fn has_only_comments(text: &[u8]) -> bool {

@@ -189,7 +189,7 @@ mod tests {
     use http::{HeaderMap, Method, Version};
     use proptest::prelude::*;
 
-    use super::super::cost::Steps;
+    use super::super::cost::{Pace, Steps};
     use super::super::facts::{Env, Facts};
     use super::*;
     use crate::event::Origin;
@@ -209,6 +209,7 @@ mod tests {
                 https: true,
             },
             steps: Steps::default(),
+            pace: Pace::Patient,
         };
         let env = Env::default();
         let view = FactsView {

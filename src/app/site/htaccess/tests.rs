@@ -6,10 +6,10 @@ use std::time::Duration;
 use http::{HeaderMap, Method, Version};
 
 use super::super::{Denial, Resolution, Settings, Site};
-use super::cost::Steps;
 use super::facts::{Env, Facts};
 use super::*;
 use crate::app::site::normalize;
+use crate::app::site::tests::nix_fifo;
 use crate::event::Origin;
 
 mod hostile;
@@ -32,6 +32,7 @@ fn facts(none: &HeaderMap) -> Facts<'_> {
             https: false,
         },
         steps: Steps::default(),
+        pace: Pace::Patient,
     }
 }
 
@@ -288,12 +289,17 @@ fn non_file_in_place_of_htaccess_denies() {
         ("dot", Some("../.rules")),
         ("php", Some("../rules.php")),
         ("is", None),
+        ("fifo", None),
     ] {
         let directory = root.join(name);
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("x.txt"), "").unwrap();
         match target {
             Some(target) => std::os::unix::fs::symlink(target, directory.join(".htaccess")),
+            None if name == "fifo" => {
+                nix_fifo(&directory.join(".htaccess"));
+                Ok(())
+            }
             None => fs::create_dir(directory.join(".htaccess")),
         }
         .unwrap();
@@ -303,7 +309,7 @@ fn non_file_in_place_of_htaccess_denies() {
         if !strict {
             site.root = site.root.without_openat2();
         }
-        for name in ["dot", "php", "is"] {
+        for name in ["dot", "php", "is", "fifo"] {
             let found = site.resolve(&format!("/{name}/x.txt"));
             assert!(matches!(found, Resolution::Denied(_)), "{name}: {found:?}");
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tracing::warn;
 
 use super::responses::{ArrivingResponse, Outbox};
-use crate::budget::{DISK_TOO_SLOW, HeldMemory, SMALL};
+use crate::budget::{self, DISK_TOO_SLOW, HeldMemory, SMALL};
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
 use crate::engines::response_spool::{self, ClientClosed, WriteError};
@@ -86,7 +86,7 @@ impl Outbox {
                 mut more,
             } => {
                 let body = if more.is_empty() {
-                    first
+                    budget::apart(first)
                 } else {
                     more.insert(0, first);
                     more.concat().into()

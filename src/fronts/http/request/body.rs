@@ -99,9 +99,9 @@ where
         }
         match &mut spooled {
             Some(file) => file.append(&piece).await.map_err(BodyError::NoRoom)?,
-            // A single piece needs no copy.
+            // A single piece needs no copy, unless it keeps a longer buffer.
             None if announced == Some(len) && memory.is_empty() => {
-                return Ok(Body::Memory(held(piece, taken)));
+                return Ok(Body::Memory(held(budget::apart(piece), taken)));
             }
             None => memory.extend_from_slice(&piece),
         }
@@ -228,6 +228,21 @@ mod tests {
         (&**file).rewind().unwrap();
         (&**file).read_to_string(&mut text).unwrap();
         assert_eq!(text, "x".repeat(120_000));
+    }
+
+    #[tokio::test]
+    async fn body_of_any_size_counts_and_keeps_no_longer_buffer() {
+        for len in [1, 3000, 20_000] {
+            let block = Bytes::from(vec![b'x'; 1 << 20]);
+            let body = Full::new(block.slice(..len));
+            let Body::Memory(body) = collect(body, LIMITS).await.unwrap().body else {
+                panic!()
+            };
+            // Other tests count, too, but never less.
+            assert!(MEMORY.used() >= len as u64);
+            assert_eq!(body.len(), len);
+            assert_eq!(block.is_unique(), len < 16_384);
+        }
     }
 
     #[tokio::test]

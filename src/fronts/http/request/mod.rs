@@ -8,6 +8,7 @@ pub mod https;
 pub mod live_reload;
 pub(crate) mod response_body;
 pub(crate) mod response_memory;
+mod routing;
 mod traced;
 mod upload;
 mod validate;
@@ -31,18 +32,19 @@ use self::hosted::Hosted;
 use self::https::Https;
 use self::live_reload::LiveReload;
 use self::response_body::{RequestGuard, TrackedBody};
+use self::routing::RequestSource;
 use self::upload::Upload;
-use self::validate::{check, ends_connection};
+use self::validate::ends_connection;
 use super::Settings;
 use super::transport::context::ConnectionContext;
 use super::transport::sendfile_body::SendfileBody;
 use crate::app::error_pages::ErrorView;
 use crate::app::forwarded::{self, Peer};
-use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
+use crate::app::response::{RETRY_AFTER, class, failed, failure_name, plain};
 use crate::app::static_files::FileRange;
 use crate::app::validate::{RequestRejection, reject};
 use crate::app::{Dispatch, Routed, fit};
-use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
+use crate::event::{EarlyHints, Event, Failure, Response, ResponseBody};
 use crate::observe::traces::Tracer;
 
 /// Answers requests.
@@ -139,219 +141,166 @@ impl Service {
             Err(_) => ErrorView::Text,
         };
         let server = peer.server.clone();
-        let routed = self.begin(head, site, peer, &connection, early_hints, &guard);
-        let Routed {
-            dispatch,
-            headers,
-            route,
-        } = routed;
-        if let (Some(trace), Some(route)) = (&guard.trace, route) {
-            trace.routed(route);
-        }
-        // Most requests have no body.
-        let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
-        let body = awaits.then_some(incoming);
-        async move {
-            // The connection ends after this response, because what follows cannot be parsed
-            // safely.
-            let mut is_last = false;
-            let selected = self.sites.application(site);
-            let application = selected.as_ref().ok().map(|(_, application)| *application);
-            let result = match (dispatch, selected) {
-                (Dispatch::Answer(response), _) => Ok(response),
-                (Dispatch::Rejected(rejection), _) => Err(rejection.into()),
-                (Dispatch::Event { .. }, Err(rejection)) => Err(rejection.into()),
-                (
-                    Dispatch::Event {
-                        engine,
-                        preferences,
-                        mut event,
-                        streams_body,
-                    },
-                    Ok((site, application)),
-                ) => {
-                    let settings = &site.settings;
-                    let mut upload = None;
-                    let arrived = match body {
-                        Some(body)
-                            if streams_body.unwrap_or(settings.stream_body)
-                                && Upload::is_worth(&body)
-                                && application.takes_streamed_bodies(engine) =>
-                        {
-                            let begun = Upload::begin(body, self.body_limits(settings));
-                            let begun = begun.map_err(body_rejection);
-                            begun.map(|(body, begun)| {
-                                *event.request.body_mut() = body;
-                                upload = Some(begun);
-                            })
-                        }
-                        Some(body) => {
-                            let taken_in = self
-                                .receive_body(body, settings, &mut event, &mut is_last)
-                                .await;
-                            if taken_in.is_ok() && !is_last {
-                                connection.body_framing.is_received();
-                            }
-                            taken_in
-                        }
-                        None => Ok(()),
-                    };
-                    match arrived.and_then(|()| application.dispatch(engine, event)) {
-                        Ok(pending) => {
-                            guard.runs(engine);
-                            let answered = upload::unless_cut(&mut upload, pending).await;
-                            if let Some(upload) = &upload {
-                                match upload.has_arrived() {
-                                    true => connection.body_framing.is_received(),
-                                    false => is_last = true,
-                                }
-                            }
-                            match answered {
-                                Ok(Ok(response)) => {
-                                    let response = upload::bind(upload, response);
-                                    Ok(application.finalize(&preferences, view, response).await)
-                                }
-                                Ok(Err(failure)) => Err(Problem::Failed(failure)),
-                                Err(error) => Err(body_rejection(error).into()),
-                            }
-                        }
-                        Err(rejection) => Err(rejection.into()),
-                    }
-                }
-            };
-            let (mut outcome, mut response) = match result {
-                Ok(response) => (class(response.status()), response),
-                Err(problem) => {
-                    // With HTTP/2, the connection's other requests must not wait.
-                    if problem.is_overload() && version <= Version::HTTP_11 {
-                        connection.timers.pause(RETRY_AFTER);
-                    }
-                    problem.answer(guard.request_id, &mut is_last)
-                }
-            };
-            is_last |= connection.timers.is_draining();
-            if let Some(application) = application {
-                response = application.apply_error_page(view, response);
-            }
-            headers.apply(response.headers_mut());
-            let status = response.status();
-            let (response, taken) = response_memory::headers(response);
-            let mut response = fit(response, is_head);
-            if is_page && let Some(live) = &self.live_reload {
-                response = live.extend(response);
-            }
-            if let Err(body) = response_memory::count(&mut response, is_head) {
-                // Boxed, because it is large and rare.
-                let directory = self.settings.temp_dir.as_deref();
-                response = Box::pin(response_memory::spool(response, body, directory)).await;
-            }
-            // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
-            // chunks.
-            is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
-            let is_encrypted = connection.encryption.get().is_some();
-            if is_encrypted {
-                if let Some(site) = site.and_then(|number| self.sites.get(number)) {
-                    site.require_tls(response.headers_mut());
-                }
-                if version <= Version::HTTP_2 {
-                    self.https
-                        .offer_http_3(server.as_ref(), response.headers_mut());
-                }
-            }
-            // The kernel does not encrypt.
-            if version <= Version::HTTP_11
-                && !is_encrypted
-                && let Some(file) = response.extensions_mut().remove::<FileRange>()
-            {
-                *response.body_mut() = ResponseBody::stream(SendfileBody::new(file, connection));
-            }
-            if is_last && version <= Version::HTTP_11 {
-                response
-                    .headers_mut()
-                    .insert(header::CONNECTION, HeaderValue::from_static("close"));
-                if version == Version::HTTP_10 {
-                    // Otherwise hyper would add that it keeps the connection open.
-                    *response.version_mut() = Version::HTTP_10;
-                }
-            }
-            if response.status() != status {
-                outcome = class(response.status());
-            }
-            let took = guard.began.elapsed();
-            self.accounting
-                .metrics
-                .answered(guard.engine, outcome, took);
-            guard.responds(response.status(), response.headers(), took);
-            Ok(response.map(|body| TrackedBody::new(taken, body, guard)))
-        }
-    }
-
-    /// Determines what answers, and whether that can begin.
-    fn begin(
-        &self,
-        mut head: http::request::Parts,
-        site: Option<usize>,
-        peer: &Peer,
-        connection: &ConnectionContext,
-        early_hints: Option<Weak<dyn EarlyHints>>,
-        guard: &RequestGuard,
-    ) -> Routed {
-        let proxies = &self.settings.trusted_proxies;
-        let trusted = forwarded::is_trusted(peer, proxies);
-        if let Err(rejection) = check(&mut head, &self.settings, trusted || peer.https) {
-            return Dispatch::Rejected(rejection).into();
-        }
-        if head.method == Method::OPTIONS && head.uri.path() == "*" {
-            return Dispatch::Answer(no_content()).into();
-        }
-        if let Some(response) = self.https.validation(&head) {
-            return Dispatch::Answer(response).into();
-        }
-        // From here on, `Host` is the one that the client has requested.
-        if let Some(host) = forwarded::host(peer, &head.headers, proxies) {
-            head.headers.insert(header::HOST, host);
-        }
-        let (site, application) = match self.sites.application(site) {
-            Ok(selected) => selected,
-            Err(rejection) => return Dispatch::Rejected(rejection).into(),
+        let source = RequestSource {
+            site,
+            peer,
+            connection: &connection,
+            request_id: guard.request_id,
+            began: guard.began,
         };
-        let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies);
-        let is_https = || origin(&head.headers).https;
-        match self.https.redirect(&site.settings, &head, is_https) {
-            None => {}
-            Some(Ok(response)) => return Dispatch::Answer(response).into(),
-            Some(Err(rejection)) => return Dispatch::Rejected(rejection).into(),
-        }
-        let live = self.live_reload.as_ref();
-        if let Some(response) = live.and_then(|live| live.answer(&head)) {
-            return Dispatch::Answer(response).into();
-        }
-        if self.tracer.is_some() {
-            traced::hand_on(&mut head);
-        }
-        let timeout = site.settings.request_timeout.0;
-        application.begin(head, guard.began, origin, |head, script| {
-            let origin = origin(&head.headers);
-            let mut variables = match connection.encryption.get() {
-                Some(variables) => variables.to_vec(),
-                None => Vec::new(),
-            };
-            if self.tracer.is_some() {
-                traced::variables(&head.headers, &mut variables);
+        let routed = self.route(head, source, early_hints);
+        let respond = move |routed: Routed| {
+            let Routed {
+                dispatch,
+                headers,
+                route,
+            } = routed;
+            if let (Some(trace), Some(route)) = (&guard.trace, route) {
+                trace.routed(route);
             }
-            Event {
-                id: guard.request_id,
-                request: Request::from_parts(head, Body::Empty),
-                script,
-                origin,
-                variables,
-                deadline: guard.began + timeout,
-                idle_timeout: Some(timeout),
-                spool: site.spool.clone(),
-                hold: None,
-                early_hints,
+            // Most requests have no body.
+            let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
+            let body = awaits.then_some(incoming);
+            async move {
+                // The connection ends after this response, because what follows cannot be parsed
+                // safely.
+                let mut is_last = false;
+                let selected = self.sites.application(site);
+                let application = selected.as_ref().ok().map(|(_, application)| *application);
+                let result = match (dispatch, selected) {
+                    (Dispatch::Answer(response), _) => Ok(response),
+                    (Dispatch::Rejected(rejection), _) => Err(rejection.into()),
+                    (Dispatch::Event { .. }, Err(rejection)) => Err(rejection.into()),
+                    (
+                        Dispatch::Event {
+                            engine,
+                            preferences,
+                            mut event,
+                            streams_body,
+                        },
+                        Ok((site, application)),
+                    ) => {
+                        let settings = &site.settings;
+                        let mut upload = None;
+                        let arrived = match body {
+                            Some(body)
+                                if streams_body.unwrap_or(settings.stream_body)
+                                    && Upload::is_worth(&body)
+                                    && application.takes_streamed_bodies(engine) =>
+                            {
+                                let begun = Upload::begin(body, self.body_limits(settings));
+                                let begun = begun.map_err(body_rejection);
+                                begun.map(|(body, begun)| {
+                                    *event.request.body_mut() = body;
+                                    upload = Some(begun);
+                                })
+                            }
+                            Some(body) => {
+                                let taken_in = self
+                                    .receive_body(body, settings, &mut event, &mut is_last)
+                                    .await;
+                                if taken_in.is_ok() && !is_last {
+                                    connection.body_framing.is_received();
+                                }
+                                taken_in
+                            }
+                            None => Ok(()),
+                        };
+                        match arrived.and_then(|()| application.dispatch(engine, event)) {
+                            Ok(pending) => {
+                                guard.runs(engine);
+                                let answered = upload::unless_cut(&mut upload, pending).await;
+                                if let Some(upload) = &upload {
+                                    match upload.has_arrived() {
+                                        true => connection.body_framing.is_received(),
+                                        false => is_last = true,
+                                    }
+                                }
+                                match answered {
+                                    Ok(Ok(response)) => {
+                                        let response = upload::bind(upload, response);
+                                        Ok(application.finalize(&preferences, view, response).await)
+                                    }
+                                    Ok(Err(failure)) => Err(Problem::Failed(failure)),
+                                    Err(error) => Err(body_rejection(error).into()),
+                                }
+                            }
+                            Err(rejection) => Err(rejection.into()),
+                        }
+                    }
+                };
+                let (mut outcome, mut response) = match result {
+                    Ok(response) => (class(response.status()), response),
+                    Err(problem) => {
+                        // With HTTP/2, the connection's other requests must not wait.
+                        if problem.is_overload() && version <= Version::HTTP_11 {
+                            connection.timers.pause(RETRY_AFTER);
+                        }
+                        problem.answer(guard.request_id, &mut is_last)
+                    }
+                };
+                is_last |= connection.timers.is_draining();
+                if let Some(application) = application {
+                    response = application.apply_error_page(view, response);
+                }
+                headers.apply(response.headers_mut());
+                let status = response.status();
+                let (response, taken) = response_memory::headers(response);
+                let mut response = fit(response, is_head);
+                if is_page && let Some(live) = &self.live_reload {
+                    response = live.extend(response);
+                }
+                if let Err(body) = response_memory::count(&mut response, is_head, version) {
+                    // Boxed, because it is large and rare.
+                    let directory = self.settings.temp_dir.as_deref();
+                    response = Box::pin(response_memory::spool(response, body, directory)).await;
+                }
+                // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
+                // chunks.
+                is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
+                let is_encrypted = connection.encryption.get().is_some();
+                if is_encrypted {
+                    if let Some(site) = site.and_then(|number| self.sites.get(number)) {
+                        site.require_tls(response.headers_mut());
+                    }
+                    if version <= Version::HTTP_2 {
+                        self.https
+                            .offer_http_3(server.as_ref(), response.headers_mut());
+                    }
+                }
+                // The kernel does not encrypt.
+                if version <= Version::HTTP_11
+                    && !is_encrypted
+                    && let Some(file) = response.extensions_mut().remove::<FileRange>()
+                {
+                    *response.body_mut() =
+                        ResponseBody::stream(SendfileBody::new(file, connection));
+                }
+                if is_last && version <= Version::HTTP_11 {
+                    response
+                        .headers_mut()
+                        .insert(header::CONNECTION, HeaderValue::from_static("close"));
+                    if version == Version::HTTP_10 {
+                        // Otherwise hyper would add that it keeps the connection open.
+                        *response.version_mut() = Version::HTTP_10;
+                    }
+                }
+                if response.status() != status {
+                    outcome = class(response.status());
+                }
+                let took = guard.began.elapsed();
+                self.accounting
+                    .metrics
+                    .answered(guard.engine, outcome, took);
+                guard.responds(response.status(), response.headers(), took);
+                Ok(response.map(|body| TrackedBody::new(taken, body, guard)))
             }
-        })
+        };
+        match routed {
+            Ok(routed) => Either::Left(respond(routed)),
+            // Boxed, because it is rare.
+            Err(waits) => Either::Right(Box::pin(async move { respond(waits.await).await })),
+        }
     }
 
     fn body_limits(&self, settings: &Settings) -> body::BodyLimits<'_> {

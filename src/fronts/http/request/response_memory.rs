@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{StatusCode, Version};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use tracing::warn;
@@ -23,20 +23,29 @@ use crate::spool::TempFile;
 /// How much of the file is read at a time.
 const CHUNK: u64 = 16 << 10;
 
+/// A shorter body is never refused: its stream costs more.
+const TINY: usize = 512;
+
 /// Counts a complete body. Returns the body, and what it holds meanwhile, if there is no memory for
-/// it.
-pub fn count(response: &mut Response, is_head: bool) -> Result<(), (Bytes, Option<HeldMemory>)> {
+/// it. A short one counts only where a connection has many responses at a time.
+pub fn count(
+    response: &mut Response,
+    is_head: bool,
+    version: Version,
+) -> Result<(), (Bytes, Option<HeldMemory>)> {
     let held = response.extensions_mut().remove::<HeldMemory>();
     let status = response.status();
     let has_no_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
     let ResponseBody::Full(body) = response.body_mut() else {
         return Ok(());
     };
-    if body.len() < SMALL || has_no_body || is_head {
+    let is_multiplexed = version >= Version::HTTP_2;
+    if has_no_body || is_head || body.len() < SMALL && !is_multiplexed {
         return Ok(());
     }
     let whole = std::mem::take(body);
     *body = match held {
+        None if whole.len() < TINY => budget::charge_anyway(whole),
         Some(held) => held
             .charge(whole)
             .map_err(|(body, held)| (body, Some(held)))?,

@@ -1,0 +1,166 @@
+//! Determines what answers a request, and waits if that takes long.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use futures_util::future::BoxFuture;
+use http::header::{self, HeaderMap};
+use http::request::Parts;
+use http::{Method, Request};
+
+use super::validate::check;
+use super::{Service, traced};
+use crate::app::forwarded::{self, Peer};
+use crate::app::response::no_content;
+use crate::app::slow_request::{Look, SlowRequest};
+use crate::app::{Dispatch, Routed};
+use crate::event::{Body, EarlyHints, Event};
+use crate::fronts::http::transport::context::ConnectionContext;
+
+/// A request besides its head.
+#[derive(Clone, Copy)]
+pub(super) struct RequestSource<'a> {
+    /// The number of the site.
+    pub site: Option<usize>,
+    pub peer: &'a Peer,
+    pub connection: &'a Arc<ConnectionContext>,
+    pub request_id: u64,
+    pub began: Instant,
+}
+
+impl Service {
+    /// Determines what answers, and whether that can begin. The error is for the rare request that
+    /// must wait for it.
+    pub(super) fn route(
+        self: &Arc<Self>,
+        head: Parts,
+        source: RequestSource<'_>,
+        mut early_hints: Option<Weak<dyn EarlyHints>>,
+    ) -> Result<Routed, BoxFuture<'static, Routed>> {
+        self.begin(head, source, &mut early_hints).map_err(|slow| {
+            let service = self.clone();
+            let (peer, connection) = (source.peer.clone(), source.connection.clone());
+            let (site, request_id, began) = (source.site, source.request_id, source.began);
+            let routed = async move {
+                let source = RequestSource {
+                    site,
+                    peer: &peer,
+                    connection: &connection,
+                    request_id,
+                    began,
+                };
+                service.begin_in_turn(slow, source, early_hints).await
+            };
+            Box::pin(routed) as BoxFuture<'static, Routed>
+        })
+    }
+
+    async fn begin_in_turn(
+        &self,
+        mut slow: Box<SlowRequest>,
+        source: RequestSource<'_>,
+        mut early_hints: Option<Weak<dyn EarlyHints>>,
+    ) -> Routed {
+        loop {
+            let (head, found) = match slow.find().await {
+                Ok(found) => found,
+                Err(rejection) => return Dispatch::Rejected(rejection).into(),
+            };
+            let look = Look {
+                now: Instant::now(),
+                found: Some(found),
+            };
+            match self.begin_found(head, look, source, &mut early_hints) {
+                Ok(routed) => return routed,
+                Err(again) => slow = again,
+            }
+        }
+    }
+
+    fn begin(
+        &self,
+        mut head: Parts,
+        source: RequestSource<'_>,
+        early_hints: &mut Option<Weak<dyn EarlyHints>>,
+    ) -> Result<Routed, Box<SlowRequest>> {
+        let peer = source.peer;
+        let proxies = &self.settings.trusted_proxies;
+        let trusted = forwarded::is_trusted(peer, proxies);
+        if let Err(rejection) = check(&mut head, &self.settings, trusted || peer.https) {
+            return Ok(Dispatch::Rejected(rejection).into());
+        }
+        if head.method == Method::OPTIONS && head.uri.path() == "*" {
+            return Ok(Dispatch::Answer(no_content()).into());
+        }
+        if let Some(response) = self.https.validation(&head) {
+            return Ok(Dispatch::Answer(response).into());
+        }
+        // From here on, `Host` is the one that the client has requested.
+        if let Some(host) = forwarded::host(peer, &head.headers, proxies) {
+            head.headers.insert(header::HOST, host);
+        }
+        let (site, _) = match self.sites.application(source.site) {
+            Ok(selected) => selected,
+            Err(rejection) => return Ok(Dispatch::Rejected(rejection).into()),
+        };
+        let is_https = || forwarded::origin(peer, &head.headers, proxies).https;
+        match self.https.redirect(&site.settings, &head, is_https) {
+            None => {}
+            Some(Ok(response)) => return Ok(Dispatch::Answer(response).into()),
+            Some(Err(rejection)) => return Ok(Dispatch::Rejected(rejection).into()),
+        }
+        let live = self.live_reload.as_ref();
+        if let Some(response) = live.and_then(|live| live.answer(&head)) {
+            return Ok(Dispatch::Answer(response).into());
+        }
+        if self.tracer.is_some() {
+            traced::hand_on(&mut head);
+        }
+        let look = Look {
+            now: source.began,
+            found: None,
+        };
+        self.begin_found(head, look, source, early_hints)
+    }
+
+    /// Begins a request that the site's application answers.
+    fn begin_found(
+        &self,
+        head: Parts,
+        look: Look,
+        source: RequestSource<'_>,
+        early_hints: &mut Option<Weak<dyn EarlyHints>>,
+    ) -> Result<Routed, Box<SlowRequest>> {
+        let (site, application) = match self.sites.application(source.site) {
+            Ok(selected) => selected,
+            Err(rejection) => return Ok(Dispatch::Rejected(rejection).into()),
+        };
+        let proxies = &self.settings.trusted_proxies;
+        let origin = |headers: &HeaderMap| forwarded::origin(source.peer, headers, proxies);
+        let timeout = site.settings.request_timeout.0;
+        let deadline = look.now + timeout;
+        let begun = application.begin(head, look, origin, |head, script| {
+            let origin = origin(&head.headers);
+            let mut variables = match source.connection.encryption.get() {
+                Some(variables) => variables.to_vec(),
+                None => Vec::new(),
+            };
+            if self.tracer.is_some() {
+                traced::variables(&head.headers, &mut variables);
+            }
+            Event {
+                id: source.request_id,
+                request: Request::from_parts(head, Body::Empty),
+                script,
+                origin,
+                variables,
+                deadline,
+                idle_timeout: Some(timeout),
+                spool: site.spool.clone(),
+                hold: None,
+                early_hints: early_hints.take(),
+            }
+        });
+        begun.map_err(|(slow, _)| slow)
+    }
+}
