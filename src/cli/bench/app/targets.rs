@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 
 use super::answers::Requests;
 use crate::app::site::routes::{Action, RequestFacts, Routes};
-use crate::app::site::{Facts, Resolution, normalize};
+use crate::app::site::{Facts, Pace, Resolution, normalize};
 use crate::cli::engine_setup;
 use crate::config::Config;
 use crate::event::Origin;
@@ -110,6 +110,7 @@ fn instead(
             https: false,
         },
         steps: Default::default(),
+        pace: Pace::Patient,
     };
     Ok(match site.find_for(&facts, &path, Instant::now()) {
         Resolution::File(file) if !site.is_secret(&file) => {
