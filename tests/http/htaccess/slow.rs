@@ -17,6 +17,9 @@ const WAITING: usize = 64;
 /// The status of a response.
 fn get(address: &str, path: &str) -> u16 {
     let mut stream = TcpStream::connect(address).unwrap();
+    // For ever, if a request that waits keeps others waiting.
+    let limit = Duration::from_secs(120);
+    stream.set_read_timeout(Some(limit)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();

@@ -10,7 +10,6 @@ use http::{Request, Response};
 use super::log::get_with;
 use super::memory::{MIB, Sampler, counted, wait_for_release};
 use super::serve_patiently;
-use crate::tls::metric;
 
 const STREAMS: usize = 120;
 
@@ -43,35 +42,23 @@ async fn head(client: &mut SendRequest<Bytes>, length: usize) -> Response<RecvSt
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unread_short_responses_count_and_wait_in_files_beyond_the_budget() {
+async fn unread_short_responses_count_and_are_not_refused() {
     const LENGTH: usize = 3900;
-    for (budget, spooled) in [("64M", false), ("1M", true)] {
-        let (dir, surus) = serve_patiently(PAGE, &[("SURUS_HTTP_BUFFER_MEMORY", budget)]);
-        let mut held = Vec::new();
-        let mut clients = Vec::new();
-        for _ in 0..5 {
-            let mut client = client(&surus.address).await;
-            for _ in 0..STREAMS {
-                held.push(head(&mut client, LENGTH).await);
-            }
-            clients.push(client);
+    let (dir, surus) = serve_patiently(PAGE, &[("SURUS_HTTP_BUFFER_MEMORY", "1M")]);
+    let mut held = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        let mut client = client(&surus.address).await;
+        for _ in 0..STREAMS {
+            held.push(head(&mut client, LENGTH).await);
         }
-        let all = (held.len() * LENGTH) as u64;
-        let (memory, spool) = (
-            counted(dir.path()),
-            metric(dir.path(), "surus_buffered_bytes{buffer=\"spool\"} "),
-        );
-        eprintln!("{memory} bytes in memory, {spool} in files");
-        match spooled {
-            false => assert!(memory >= all && spool == 0, "{memory} {spool}"),
-            true => assert!(
-                memory < 2 * MIB && memory + spool >= all,
-                "{memory} {spool}"
-            ),
-        }
-        drop((held, clients));
-        wait_for_release(dir.path());
+        clients.push(client);
     }
+    let counted = counted(dir.path());
+    let all = (held.len() * LENGTH) as u64;
+    assert!((all..all + MIB).contains(&counted), "{counted} of {all}");
+    drop((held, clients));
+    wait_for_release(dir.path());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,11 +23,9 @@ use crate::spool::TempFile;
 /// How much of the file is read at a time.
 const CHUNK: u64 = 16 << 10;
 
-/// A shorter body is never refused: its stream costs more.
-const TINY: usize = 512;
-
 /// Counts a complete body. Returns the body, and what it holds meanwhile, if there is no memory for
-/// it. A short one counts only where a connection has many responses at a time.
+/// it. A short one counts only where a connection has many responses at a time. It is not refused,
+/// because a stream may keep more of a body that waits in a file.
 pub fn count(
     response: &mut Response,
     is_head: bool,
@@ -45,7 +43,7 @@ pub fn count(
     }
     let whole = std::mem::take(body);
     *body = match held {
-        None if whole.len() < TINY => budget::charge_anyway(whole),
+        None if whole.len() < SMALL => budget::charge_anyway(whole),
         Some(held) => held
             .charge(whole)
             .map_err(|(body, held)| (body, Some(held)))?,
