@@ -249,7 +249,7 @@ mod tests {
         busy.wait().unwrap();
         let said = "it was still busy 0 s after its clients had given up: ";
         assert!(failed.starts_with(said), "{failed}");
-        let mut idle = start("sleep 600");
+        let mut idle = start("exec sleep 600");
         until_idle(&[idle.id().cast_signed()], Duration::from_secs(300)).unwrap();
         idle.kill().unwrap();
         idle.wait().unwrap();

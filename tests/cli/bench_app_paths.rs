@@ -35,7 +35,7 @@ fn paths_that_no_engine_answers_are_left_out_and_named() {
 
 #[test]
 fn application_without_a_page_of_php_is_an_error_before_any_server_starts() {
-    let project = project(&[("public/index.html", "<p>hello")]);
+    let project = project(&[("index.html", "<p>hello")]);
     let said = app(project.path(), &[], &[]);
     assert_eq!(said.status, 1);
     says(
@@ -58,6 +58,7 @@ fn route_of_a_framework_that_changes_some_engines_only_is_a_note() {
         ),
         ("wp-blog-header.php", "<?php echo 'hello';"),
         ("wp-load.php", "<?php"),
+        ("wp-config.php", "<?php"),
         ("wp-settings.php", "<?php"),
         ("wp-includes/version.php", "<?php $wp_version = '6.6';"),
         ("wp-admin/index.php", "<?php echo 'administration';"),
