@@ -314,6 +314,17 @@ engine_contract! {
 
 engine_contract! {
     surus_php:
+    fn bodies_around_the_limit_of_the_request_ring_arrive_to_the_byte(engine) {
+        let echo = engine.file("readfile('php://input');");
+        // With its variables, a message of 16 KiB is the longest that goes through the ring.
+        for len in (15_000..=16_384).step_by(8) {
+            let body = bytes(len);
+            let ask = engine.ask(&echo).post(OCTETS, body.clone());
+            let answer = engine.answer(ask).await.unwrap();
+            assert!(answer.body == body, "{len} bytes");
+        }
+    }
+
     fn early_hints_reach_the_front_end(engine) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut ask = engine.php("header('Link: </a.css>; rel=preload'); headers_send(103); echo \

@@ -178,6 +178,18 @@ fn message_is_announced_only_if_it_was_sent() {
 }
 
 #[test]
+fn longest_request_fits_next_to_another_and_a_longer_one_is_refused() {
+    let rings = Rings::new(1).unwrap();
+    let too_long = rings.put(&[IoSlice::new(&[0; MAX_EVENT + 1])]);
+    assert_eq!(too_long.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    for number in [1, 2] {
+        rings.put(&[IoSlice::new(&[number; MAX_EVENT])]).unwrap();
+    }
+    assert_eq!(rings.take_event().unwrap(), [1; MAX_EVENT]);
+    assert_eq!(rings.take_event().unwrap(), [2; MAX_EVENT]);
+}
+
+#[test]
 fn concurrent_readers_get_each_request_once_and_whole() {
     let rings = &Rings::new(4).unwrap();
     const EVENTS: u32 = 40_000;
