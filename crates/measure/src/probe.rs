@@ -36,8 +36,8 @@ pub struct Usage {
     pub pids: Vec<i32>,
     /// The names of their programs, in the same order.
     pub programs: Vec<String>,
-    /// Those roots that ended meanwhile. The use of them and their descendants is not counted in
-    /// full.
+    /// Those roots that ended meanwhile. The CPU time of these and of their descendants is not
+    /// counted in full.
     pub ended: Vec<i32>,
     /// All samples, the first at the beginning and the last at the end.
     pub samples: Vec<Sample>,

@@ -105,7 +105,7 @@ fn revision_of_a_run_with_a_file_in_no_commit_is_marked() {
         let revision = super::run::results(&tiny)["revision"].clone();
         revision.as_str().unwrap().to_string()
     };
-    // A page that the lab has written is no change of what it measures.
+    // A page that the lab has written itself changes nothing that it measures.
     std::fs::write(tiny.path("docs/results/new.md"), "new").unwrap();
     assert!(!revision().ends_with("-dirty"));
     std::fs::write(tiny.path("lab/contestants/php/new.php"), "<?php").unwrap();
