@@ -5,7 +5,8 @@ use std::process::Command;
 
 use crate::booted::{BOOT, boot_in};
 use crate::common::{Surus, spool};
-use crate::site::{Site, app, ask, descriptors, kill, request, until};
+use crate::request_bodies::files;
+use crate::site::{Site, app, ask, descriptors};
 
 /// What a request does, and its body.
 const KINDS: &[(&str, &str)] = &[
@@ -232,77 +233,6 @@ fn worker_does_not_grow_with_the_number_of_requests() {
         assert_eq!(before.descriptors, after.descriptors, "{growth}");
         assert!(after.memory < before.memory + 4096, "{growth}");
         assert_eq!(after.files, [""; 0], "{growth}");
-    }
-}
-
-#[test]
-fn script_that_closes_the_body_of_its_request_does_not_end_the_worker() {
-    let dir = app();
-    let code = "<?php foreach (get_resources('stream') as $stream) { is_resource($stream) && \
-        @fclose($stream); }
-        // Reuses the freed memory, whatever its size.
-        for ($n = 0; $n < 4000; $n++) $GLOBALS['more'][] = str_repeat('x', 8 + $n % 400);
-        echo getmypid();";
-    std::fs::write(dir.path().join("close.php"), code).unwrap();
-    let site = boot_in(dir, "worker", BOOT, &["--workers", "1"], &[]).unwrap();
-    let mut pids = Vec::new();
-    for _ in 0..10 {
-        let text = "POST /close.php HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
-            Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
-        let answer = ask(&site.surus.address, text.as_bytes()).unwrap();
-        assert_eq!(answer.status, 200);
-        pids.push(answer.body);
-    }
-    pids.dedup();
-    assert_eq!(pids.len(), 1, "{pids:?}");
-}
-
-#[test]
-fn stream_of_request_body_ends_with_its_request() {
-    let dir = app();
-    let code =
-        "<?php $old = $GLOBALS['kept'] ?? null; $GLOBALS['kept'] = fopen('php://input', 'r');
-        echo $old ? gettype($old) : 'none', ' ', strlen(stream_get_contents($GLOBALS['kept']));";
-    std::fs::write(dir.path().join("keep.php"), code).unwrap();
-    let site = boot_in(dir, "worker", BOOT, &["--workers", "1"], &[]).unwrap();
-    let post = |len: usize| {
-        let request = request("POST", "/keep.php", &"x".repeat(len));
-        site.ask(&request).unwrap().body
-    };
-    assert_eq!(post(10), "none 10");
-    for len in [0, 100, 20_000, 200_000, 3] {
-        assert_eq!(post(len), format!("resource (closed) {len}"));
-    }
-}
-
-/// Names of files in `directory`.
-fn files(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect()
-}
-
-#[test]
-fn body_of_killed_worker_leaves_no_file() {
-    for engine in ["classic", "worker", "rewind"] {
-        let uploads = tempfile::tempdir().unwrap();
-        let path = uploads.path().to_str().unwrap();
-        let open = Command::new("chmod").args(["777", path]).status().unwrap();
-        assert!(open.success());
-        let site = started(engine, &[("SURUS_PHP_UPLOAD_TMP_DIR", path)]);
-        let address = site.surus.address.clone();
-        for len in [30_000, 200_000] {
-            let began = site.dir.path().join("writable").join(format!("began{len}"));
-            let path = format!("/nap.php?ms=60000&began={}", began.display());
-            let (address, request) = (address.clone(), request("POST", &path, &"x".repeat(len)));
-            let asked = std::thread::spawn(move || ask(&address, request.as_bytes()));
-            until("the script begins", || began.exists());
-            assert!(files(uploads.path()).is_empty(), "{engine}");
-            kill(site.workers()[0], "KILL");
-            assert_eq!(asked.join().unwrap().unwrap().status, 502, "{engine}");
-        }
-        assert!(files(uploads.path()).is_empty(), "{engine}");
     }
 }
 
