@@ -224,10 +224,15 @@ fn worker_does_not_grow_with_the_number_of_requests() {
         ask_all(4);
         held(&site, temporary.path());
         let before = held(&site, temporary.path());
-        ask_all(rounds);
-        let after = held(&site, temporary.path());
-        println!("{engine}: {before:?} and then {after:?}");
-        let growth = format!("{engine}: {before:?} became {after:?}");
+        let mut after = held(&site, temporary.path());
+        let mut memory = vec![after.memory];
+        for _ in 0..rounds {
+            ask_all(1);
+            after = held(&site, temporary.path());
+            memory.push(after.memory);
+        }
+        println!("{engine}: {before:?} and then {after:?}, {memory:?}");
+        let growth = format!("{engine}: {before:?} became {after:?}, {memory:?}");
         assert_eq!(before.pid, after.pid, "another worker, {growth}");
         assert_eq!(before.resources, after.resources, "{growth}");
         assert_eq!(before.descriptors, after.descriptors, "{growth}");
@@ -349,6 +354,42 @@ fn default_stream_context_is_restored_after_each_request() {
         ),
     ] {
         let site = worker(boot, &[set, see]);
+        for _ in 0..3 {
+            assert_eq!(site.get("/see.php").body, expected);
+            assert_eq!(site.get("/set.php").status, 200);
+        }
+        assert_eq!(site.get("/see.php").body, expected);
+    }
+}
+
+#[test]
+fn state_of_libxml_is_restored_after_each_request() {
+    let set = |value: &str| {
+        format!(
+            "libxml_set_external_entity_loader(fn () => '{value}'); \
+             libxml_use_internal_errors(true); \
+             libxml_set_streams_context(stream_context_create(['see' => ['is' => '{value}']]));"
+        )
+    };
+    let wrapper = "class See {
+            public $context;
+            function stream_open() {
+                $GLOBALS['context'] = stream_context_get_options($this->context)['see'] ?? null;
+                return false;
+            }
+            function url_stat() { return []; }
+        }
+        stream_wrapper_register('see', 'See');";
+    let see = "@(new DOMDocument)->load('see://x');
+        $loader = libxml_get_external_entity_loader();
+        echo json_encode([$loader ? $loader('', '', []) : null, $GLOBALS['context'],
+            libxml_use_internal_errors()]);";
+    for (boot, expected) in [
+        (String::new(), "[null,null,false]"),
+        (set("boot"), r#"["boot",{"is":"boot"},true]"#),
+    ] {
+        let boot = format!("{wrapper} {boot}");
+        let site = worker(&boot, &[("set.php", &set("left")), ("see.php", see)]);
         for _ in 0..3 {
             assert_eq!(site.get("/see.php").body, expected);
             assert_eq!(site.get("/set.php").status, 200);

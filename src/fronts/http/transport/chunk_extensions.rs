@@ -1,7 +1,7 @@
 //! Finds malformed chunk extensions, which hyper skips unread.
 //!
-//! Follows a chunked body from its first byte to its end, as hyper does. If the body is malformed in
-//! another way, hyper rejects it itself, and following it ends.
+//! Follows a chunked body from its first byte to its end, as hyper does. If the body is malformed
+//! in another way, hyper rejects it itself, and following it ends.
 
 /// The position in a chunked body (RFC 9112, 7.1), and how much of the chunk is left.
 #[derive(Debug, Clone, Copy, Default)]

@@ -5,8 +5,8 @@
 //!
 //! hyper rejects some bytes in a target that clients send unencoded and other servers accept. Their
 //! encoding is longer, so only a request line may be changed: a longer body would end inside the
-//! next request. The encoder therefore finds the end of each request as hyper does. What hyper
-//! rejects ends the connection, so it does not matter what the encoder makes of it.
+//! next request. The encoder therefore finds the end of each request as hyper does. It need not
+//! know which requests hyper rejects, because they end the connection.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
