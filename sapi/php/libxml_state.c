@@ -4,66 +4,86 @@
 
 #include <php.h>
 
-static struct {
-	zend_function *get_loader, *set_loader, *use_errors, *clear_errors;
-	/* LIBXML(stream_context), the first of the extension's globals */
-	zval *context;
-} libxml; /* all NULL without the extension */
+/* Functions of the extension. NULL: it is missing, or disable_functions names the function. */
+static zend_function *get_loader, *set_loader, *use_errors, *clear_errors;
+/* LIBXML(stream_context), the first of its globals. */
+static zval *context;
 
 static zval boot_loader, boot_context, boot_uses_errors;
 
-static zend_function *find(const char *name, size_t len)
+static zend_function *find(const char *name)
 {
-	return zend_hash_str_find_ptr(CG(function_table), name, len);
+	return zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
 }
 
-static void call(zend_function *function, zval *result, zval *argument)
+/* The result is undefined without the function. */
+static zval call(zend_function *function, zval *argument)
 {
-	zval ignored;
+	zval result;
 
-	ZVAL_UNDEF(&ignored);
-	zend_call_known_function(function, NULL, NULL, result ? result : &ignored, argument ? 1 : 0,
-	        argument, NULL);
-	zval_ptr_dtor(&ignored);
+	ZVAL_UNDEF(&result);
+	if (function) {
+		zend_call_known_function(function, NULL, NULL, &result, argument ? 1 : 0, argument, NULL);
+	}
+	return result;
+}
+
+static void set(zend_function *function, zval *argument)
+{
+	zval result = call(function, argument);
+
+	zval_ptr_dtor(&result);
 }
 
 void surus_libxml_save(void)
 {
 	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("libxml"));
 
-	libxml.get_loader = find(ZEND_STRL("libxml_get_external_entity_loader"));
-	libxml.set_loader = find(ZEND_STRL("libxml_set_external_entity_loader"));
-	libxml.use_errors = find(ZEND_STRL("libxml_use_internal_errors"));
-	libxml.clear_errors = find(ZEND_STRL("libxml_clear_errors"));
-	if (!module || !libxml.get_loader || !libxml.set_loader || !libxml.use_errors ||
-	        !libxml.clear_errors || module->globals_size < sizeof(zval)) {
-		memset(&libxml, 0, sizeof(libxml)); /* absent, or disabled by disable_functions */
+	if (!module) {
 		return;
 	}
-	libxml.context = module->globals_ptr;
-	ZVAL_COPY(&boot_context, libxml.context);
-	call(libxml.get_loader, &boot_loader, NULL);
-	call(libxml.use_errors, &boot_uses_errors, NULL);
+	get_loader = find("libxml_get_external_entity_loader");
+	set_loader = find("libxml_set_external_entity_loader");
+	use_errors = find("libxml_use_internal_errors");
+	clear_errors = find("libxml_clear_errors");
+	boot_loader = call(get_loader, NULL);
+	boot_uses_errors = call(use_errors, NULL);
+	if (module->globals_size >= sizeof(*context)) {
+		context = module->globals_ptr;
+		ZVAL_COPY(&boot_context, context);
+	}
+}
+
+static void restore_loader(void)
+{
+	zval loader = call(get_loader, NULL);
+
+	if (get_loader && !zend_is_identical(&loader, &boot_loader)) {
+		set(set_loader, &boot_loader);
+	}
+	zval_ptr_dtor(&loader);
+}
+
+static void restore_context(void)
+{
+	bool is_changed = Z_TYPE_P(context) != Z_TYPE(boot_context) ||
+	                  (Z_TYPE_P(context) == IS_RESOURCE &&
+	                          Z_RES_P(context) != Z_RES(boot_context));
+
+	if (is_changed) {
+		zval_ptr_dtor(context);
+		ZVAL_COPY(context, &boot_context);
+	}
 }
 
 void surus_libxml_restore(void)
 {
-	zval loader;
-
-	if (!libxml.context) {
-		return;
+	set(clear_errors, NULL);
+	if (use_errors) {
+		set(use_errors, &boot_uses_errors);
 	}
-	call(libxml.clear_errors, NULL, NULL);
-	call(libxml.use_errors, NULL, &boot_uses_errors);
-	call(libxml.get_loader, &loader, NULL);
-	if (!zend_is_identical(&loader, &boot_loader)) {
-		call(libxml.set_loader, NULL, &boot_loader);
-	}
-	zval_ptr_dtor(&loader);
-	if (Z_TYPE_P(libxml.context) != Z_TYPE(boot_context) ||
-	        (Z_TYPE(boot_context) == IS_RESOURCE &&
-	                Z_RES_P(libxml.context) != Z_RES(boot_context))) {
-		zval_ptr_dtor(libxml.context);
-		ZVAL_COPY(libxml.context, &boot_context);
+	restore_loader();
+	if (context) {
+		restore_context();
 	}
 }
