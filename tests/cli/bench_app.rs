@@ -405,7 +405,10 @@ fn started(child: &mut Child) -> HashSet<Process> {
             return tree.into_iter().filter_map(process).collect();
         }
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        assert!(began.elapsed() < Duration::from_secs(60), "it starts no PHP");
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "it starts no PHP"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -95,7 +95,8 @@ fn warm_up_that_changes_responses_is_skipped_where_each_worker_boots() {
         let site = try_booted(engine, &open, &["--workers", "1"], &warmup)
             .unwrap_or_else(|log| panic!("{log}"));
         assert_eq!(site.get("/").body, "", "{engine}");
-        site.surus.wait_for_log(|log| log.contains("the warm-up / is used without a trial"));
+        site.surus
+            .wait_for_log(|log| log.contains("the warm-up / is used without a trial"));
         let log = site.surus.log();
         assert_eq!(named(&log), 0, "{engine}");
         let untried = "the warm-up / is used without a trial, because the boot has left 2 \

@@ -158,9 +158,7 @@ mod tests {
         let mut results = (1..=body.len()).map(|size| {
             let mut chunks = Chunks::default();
             let mut pieces = body.as_bytes().chunks(size).enumerate();
-            pieces.find_map(|(number, piece)| {
-                Some(number * size + looked_for(chunks.read(piece))?)
-            })
+            pieces.find_map(|(number, piece)| Some(number * size + looked_for(chunks.read(piece))?))
         });
         let first = results.next().flatten();
         assert!(results.all(|result| result == first), "{body:?}");

@@ -111,7 +111,10 @@ fn pipelined_requests_are_changed_alike() {
     let bodies = [
         ("", ""),
         ("Content-Length: 0\r\n", ""),
-        ("content-length:\t19 \r\nX: 9\r\n", "\r\nGET /\" HTTP/1.2\r\n"),
+        (
+            "content-length:\t19 \r\nX: 9\r\n",
+            "\r\nGET /\" HTTP/1.2\r\n",
+        ),
         ("Content-Lengthy: 9\r\n", ""),
         ("Content-Length: 4\r\nContent-Length: 4\r\n", "\"\r\n\""),
         (
@@ -124,7 +127,10 @@ fn pipelined_requests_are_changed_alike() {
         ),
     ];
     let rest = [
-        ("\r\nGET /\" HTTP/1.2\r\n\r\n", "\r\nGET /%22 HTTP/1.1\r\n\r\n"),
+        (
+            "\r\nGET /\" HTTP/1.2\r\n\r\n",
+            "\r\nGET /%22 HTTP/1.1\r\n\r\n",
+        ),
         (
             "POST /<> HTTP/1.3\nTransfer-Encoding: chunked\n\n1;\0\r\n",
             "POST /%3C%3E HTTP/1.1\nTransfer-Encoding: chunked\n\n1;\n\r\n",
@@ -268,9 +274,7 @@ async fn exchange(requests: &[Asked], sizes: &[usize]) -> Vec<(String, Option<By
         hyper::service::service_fn(move |request: http::Request<Incoming>| {
             use hyper::body::Body as _;
             shared.timers.request_begins();
-            shared
-                .body_framing
-                .begins(!request.body().is_end_stream());
+            shared.body_framing.begins(!request.body().is_end_stream());
             answer(request, shared.clone(), seen.clone())
         })
     };
