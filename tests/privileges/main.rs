@@ -180,6 +180,10 @@ const TESTS: &[Test] = &[
         trust::configuration_writable_by_php_is_rejected_for_root,
     ),
     (
+        "file_of_another_sites_user_is_rejected_for_root",
+        trust::file_of_another_sites_user_is_rejected_for_root,
+    ),
+    (
         "replaceable_configuration_that_names_root_or_programs_is_rejected_for_root",
         trust::replaceable_configuration_that_names_root_or_programs_is_rejected_for_root,
     ),
