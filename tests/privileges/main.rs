@@ -185,12 +185,12 @@ const TESTS: &[Test] = &[
         trust::file_of_another_sites_user_is_rejected_for_root,
     ),
     (
-        "installed_php_is_asked_before_the_front_end_exists",
-        sites::installed_php_is_asked_before_the_front_end_exists,
-    ),
-    (
         "condition_on_a_file_of_php_denies_where_the_front_end_cannot_enter",
         conditions::condition_on_a_file_of_php_denies_where_the_front_end_cannot_enter,
+    ),
+    (
+        "installed_php_is_asked_before_the_front_end_exists",
+        sites::installed_php_is_asked_before_the_front_end_exists,
     ),
     (
         "replaceable_configuration_that_names_root_or_programs_is_rejected_for_root",
