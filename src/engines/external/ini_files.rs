@@ -34,9 +34,9 @@ struct Paths {
 const FAILED: Duration = Duration::from_secs(60);
 
 /// The answers of programs, with the time.
-type Answers = BTreeMap<PathBuf, (Result<Paths, String>, Instant)>;
+type KnownPaths = BTreeMap<PathBuf, (Result<Paths, String>, Instant)>;
 
-static KNOWN: Mutex<Answers> = Mutex::new(BTreeMap::new());
+static KNOWN: Mutex<KnownPaths> = Mutex::new(BTreeMap::new());
 
 /// Asks the program of a pool where it looks for ini files, before any script runs. [`check`]
 /// reports a failure.
@@ -182,7 +182,7 @@ fn paths(program: &Path, user: &User, groups: &[u32]) -> anyhow::Result<Paths> {
 
 /// The known answer of a program. Asks for it if there is none, or an old failure.
 fn answer(
-    known: &mut Answers,
+    known: &mut KnownPaths,
     program: &Path,
     now: Instant,
     ask: impl FnOnce() -> anyhow::Result<Paths>,
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn answer_of_a_program_is_kept_and_a_failure_for_a_minute_only() {
-        let mut known = Answers::new();
+        let mut known = KnownPaths::new();
         let asked = std::cell::Cell::new(0);
         let mut ask = |now: Instant, works: bool| {
             let answer = answer(&mut known, Path::new("/php"), now, || {
