@@ -19,26 +19,53 @@ use crate::config::{Config, Loaded};
 use crate::engines::external::command;
 use crate::engines::{self, Settings};
 
-/// An error if PHP's user could have written one of the files, or could replace what root runs.
-/// That is the configured user, and the one without configuration, because the file itself may name
-/// another. A file that any other user can replace may name neither root nor what root runs. For a
-/// process with one thread.
+/// An error if a user of PHP could have written one of the files, or could replace what root runs.
+/// Those are the users of all sites, and the ones without configuration, because the file itself
+/// may name others. A file that any other user can replace may name neither root nor what root
+/// runs. For a process with one thread.
 pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
     }
     let all = &loaded.config;
+    let users = users(all);
     let named = named_by(all);
     let is_named = |setting: &NamedByFile| named.contains(setting) && is_in_environment(setting.0);
-    check_for(loaded, all, project, &is_named)?;
+    check_for(loaded, all, project, &users, &is_named)?;
     for site in &all.sites {
         let own = site.directory(project);
         // The environment sets what is common, and a site may set the same differently.
         let is_named = |setting: &NamedByFile| is_inherited(setting.0) && is_named(setting);
-        let checked = check_for(loaded, &site.config, own, &is_named);
+        let checked = check_for(loaded, &site.config, own, &users, &is_named);
         checked.map_err(|error| site.context(error))?;
     }
     Ok(())
+}
+
+/// The users that PHP of any site runs as, with and without configuration, except root.
+fn users(config: &Config) -> Vec<User> {
+    let sites = config.sites.iter().map(|site| &site.config);
+    let mut users: Vec<User> = Vec::new();
+    for config in [config].into_iter().chain(sites) {
+        let settings = &config.engine;
+        let default = Settings {
+            user: None,
+            group: None,
+            ..settings.clone()
+        };
+        for settings in [settings, &default] {
+            // A user that does not exist is reported elsewhere, and cannot write.
+            if let Ok(Some(user)) = engines::find_user(settings)
+                && user.uid != 0
+                && !users
+                    .iter()
+                    .any(|known| (known.uid, known.gid) == (user.uid, user.gid))
+            {
+                users.push(user);
+            }
+        }
+    }
+    users
 }
 
 /// The same for the configuration of one site, or of the server. `is_named` tells which settings
@@ -47,20 +74,9 @@ fn check_for(
     loaded: &Loaded,
     config: &Config,
     project: &Path,
+    users: &[User],
     is_named: &dyn Fn(&NamedByFile) -> bool,
 ) -> anyhow::Result<()> {
-    let settings = &config.engine;
-    let default = Settings {
-        user: None,
-        group: None,
-        ..settings.clone()
-    };
-    // A user that does not exist is reported elsewhere, and cannot write.
-    let users: Vec<User> = [settings, &default]
-        .into_iter()
-        .filter_map(|settings| engines::find_user(settings).ok().flatten())
-        .filter(|user| user.uid != 0)
-        .collect();
     let programs = programs(config).filter_map(|(setting, path)| match setting {
         INI_FILE => std::path::absolute(path).ok(),
         _ => command::resolved(path),
@@ -78,12 +94,12 @@ fn check_for(
             opened => Some(opened.with_context(|| format!("cannot read {}", path.display()))?),
         };
         if let Some(file) = opened {
-            check_file(&path, &file, &users, danger)?;
-            check_directories(&path, &users, danger)?;
+            check_file(&path, &file, users, danger)?;
+            check_directories(&path, users, danger)?;
         }
     }
     for (path, file) in files(loaded) {
-        check_file(path, file, &users, RUN)?;
+        check_file(path, file, users, RUN)?;
         if !is_roots(path, file) {
             check_what_root_runs(path, config, is_named)?;
         }

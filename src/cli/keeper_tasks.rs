@@ -95,6 +95,15 @@ impl Sockets {
 }
 
 impl ProjectKeeper {
+    /// Asks the installed PHPs of all pools, before the first front end exists.
+    pub fn learn(&self) {
+        for pool in 0..self.pools() {
+            if let (Ok(plan), Ok(php)) = (self.plan(pool), self.php_of_pool(pool)) {
+                keeper_tasks::learn(plan, &php.groups);
+            }
+        }
+    }
+
     fn plan(&self, pool: u16) -> anyhow::Result<&PoolPlan> {
         Ok(&self.plans.pool(pool)?.plan)
     }

@@ -236,6 +236,7 @@ fn keep(
 ) -> anyhow::Result<u8> {
     let (config, plans) = (kept.config.clone(), kept.plans.clone());
     let user = kept.users.front.clone();
+    kept.learn();
     match Keeper::new(kept, logs)?.run()? {
         KeeperOutcome::Ended(status) => Ok(status),
         KeeperOutcome::FrontEnd(front) => {

@@ -81,6 +81,13 @@ pub fn master(plan: &PoolPlan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Res
     Ok(master::launch(spec, slots, theirs, groups)?.id())
 }
 
+/// Asks an installed PHP of a pool what the keeper must know to start it, before any script runs.
+pub fn learn(plan: &PoolPlan, groups: &[u32]) {
+    if let PoolPlan::External { spec, .. } = plan {
+        ini_files::learn(spec, groups);
+    }
+}
+
 /// Prepares what starts an installed PHP of a pool. `front` is the front end's user; `groups` are
 /// those of PHP's user.
 pub fn runtime_dir(

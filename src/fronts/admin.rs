@@ -5,12 +5,12 @@
 
 mod client;
 mod dashboard;
+mod forged;
 mod sites;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::net::IpAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
-use http::uri::Authority;
+use http::header::{self, HeaderName};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -35,6 +34,7 @@ use tracing::{debug, warn};
 
 pub use self::client::{ask, open};
 use self::dashboard::{Dashboard, DashboardBody};
+use self::forged::{Reach, forged};
 pub use self::sites::SiteEngines;
 use super::address::Address;
 use super::http::{Admission, Bound, Listener, SocketMode};
@@ -192,14 +192,13 @@ pub async fn run(listener: Listener, admin: Arc<Admin>) {
         };
         let accepted = match &listener {
             Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                let address = stream.local_addr();
-                let is_local = address.is_ok_and(|address| address.ip().is_loopback());
-                spawn(stream, admin.clone(), is_local, slot);
+                let reach = Reach::of(stream.local_addr());
+                spawn(stream, admin.clone(), reach, slot);
             }),
             Listener::Unix(listener, _) => listener
                 .accept()
                 .await
-                .map(|(stream, _)| spawn(stream, admin.clone(), false, slot)),
+                .map(|(stream, _)| spawn(stream, admin.clone(), Reach::Socket, slot)),
         };
         if let Err(error) = accepted {
             warn!(%error, "cannot accept an admin connection");
@@ -208,11 +207,10 @@ pub async fn run(listener: Listener, admin: Arc<Admin>) {
     }
 }
 
-/// `is_local`: the client has connected to a TCP address of this machine alone.
 fn spawn(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     admin: Arc<Admin>,
-    is_local: bool,
+    reach: Reach,
     slot: OwnedSemaphorePermit,
 ) {
     tokio::spawn(async move {
@@ -220,7 +218,7 @@ fn spawn(
         let answer = service_fn(|request| {
             let admin = admin.clone();
             async move {
-                let response = match forged(&request, is_local) {
+                let response = match forged(&request, reach) {
                     Some(rejected) => rejected.map(BodyExt::boxed_unsync),
                     None => admin.respond(&request).await,
                 };
@@ -235,36 +233,6 @@ fn spawn(
             debug!(%error, "admin connection ended");
         }
     });
-}
-
-/// Rejects what a browser sends for a page of another site: a command, or any request under a host
-/// name that leads to this machine (DNS rebinding).
-fn forged(request: &Request<Incoming>, is_local: bool) -> Option<Response<Full<Bytes>>> {
-    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    if !is_read && request.headers().contains_key(header::ORIGIN) {
-        let why = "commands are not taken from browsers; use curl or surus\n";
-        return Some(text(StatusCode::FORBIDDEN, why));
-    }
-    let host = request.headers().get(header::HOST);
-    if is_local && !host.is_none_or(is_own_host) {
-        let why = "this listener is for this machine: write 127.0.0.1 or localhost\n";
-        return Some(text(StatusCode::FORBIDDEN, why));
-    }
-    None
-}
-
-/// An IP address, `localhost`, or the name that Surus's own commands send: no foreign name server
-/// resolves them.
-fn is_own_host(host: &HeaderValue) -> bool {
-    let Some(host) = host
-        .to_str()
-        .ok()
-        .and_then(|host| host.parse::<Authority>().ok())
-    else {
-        return false;
-    };
-    let name = host.host().trim_start_matches('[').trim_end_matches(']');
-    name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || name == "surus"
 }
 
 impl Admin {

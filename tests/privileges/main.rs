@@ -11,6 +11,7 @@ mod capabilities;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod conditions;
 mod configured;
 mod exchanged;
 mod failures;
@@ -178,6 +179,18 @@ const TESTS: &[Test] = &[
     (
         "configuration_writable_by_php_is_rejected_for_root",
         trust::configuration_writable_by_php_is_rejected_for_root,
+    ),
+    (
+        "file_of_another_sites_user_is_rejected_for_root",
+        trust::file_of_another_sites_user_is_rejected_for_root,
+    ),
+    (
+        "condition_on_a_file_of_php_denies_where_the_front_end_cannot_enter",
+        conditions::condition_on_a_file_of_php_denies_where_the_front_end_cannot_enter,
+    ),
+    (
+        "installed_php_is_asked_before_the_front_end_exists",
+        sites::installed_php_is_asked_before_the_front_end_exists,
     ),
     (
         "replaceable_configuration_that_names_root_or_programs_is_rejected_for_root",

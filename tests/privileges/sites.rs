@@ -92,3 +92,41 @@ fn get(surus: &Surus, host: &str, path: &str) -> (u16, String) {
     let body = answer.body_mut().read_to_string().unwrap();
     (answer.status().as_u16(), body)
 }
+
+/// A script of another site could otherwise stop it while the keeper waits for its answer.
+pub fn installed_php_is_asked_before_the_front_end_exists() {
+    if !is_root() {
+        return;
+    }
+    let log = app(&[("children", "")]);
+    let children = log.path().join("children");
+    set_permissions(&children, Permissions::from_mode(0o666)).unwrap();
+    let asked = format!(
+        "#!/bin/sh\n\
+         [ \"$1\" = -i ] && cat /proc/$PPID/task/*/children >>{}\n\
+         exec php \"$@\"\n",
+        children.display()
+    );
+    let programs = app(&[("one", &asked), ("two", &asked)]);
+    let sites = |name: &str, host: &str| {
+        let program = programs.path().join(name);
+        format!(
+            "[[site]]\nhost = '{host}'\n[site.engine]\nname = 'cli'\nphp_cli = '{}'\n",
+            program.display()
+        )
+    };
+    for name in ["one", "two"] {
+        let mode = Permissions::from_mode(0o755);
+        set_permissions(programs.path().join(name), mode).unwrap();
+    }
+    let project = app(&[("index.php", "<?php echo 'hello';")]);
+    let text = sites("one", "a.example") + &sites("two", "b.example");
+    std::fs::write(project.path().join("surus.toml"), text).unwrap();
+    let surus = start(project.path(), &[], &[]);
+    for host in ["a.example", "b.example"] {
+        assert_eq!(get(&surus, host, "/"), (200, "hello".into()));
+    }
+    let seen = std::fs::read_to_string(&children).unwrap();
+    // The keeper's only child is the program that it asks.
+    assert_eq!(seen.split_whitespace().count(), 2, "{seen:?}");
+}

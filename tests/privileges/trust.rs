@@ -80,6 +80,43 @@ pub fn program_or_ini_file_writable_by_php_is_rejected_for_root() {
     }
 }
 
+/// The keys and programs of the server and of one site, and PHP's user of another site.
+pub fn file_of_another_sites_user_is_rejected_for_root() {
+    if !is_root() {
+        return;
+    }
+    let (dir, other) = (hello(), app(&[("key.pem", ""), ("php", "#!/bin/sh\n")]));
+    let sites = |own: &str| {
+        format!(
+            "[[site]]\nhost = 'a'\ndefault = true\n{own}\n[[site]]\nhost = 'b'\n\
+             engine.user = 'games'\n"
+        )
+    };
+    for name in ["key.pem", "php"] {
+        let path = other.path().join(name);
+        let file = path.display();
+        let settings = match name {
+            "php" => [format!("engine.php_cli = '{file}'"), String::new()],
+            _ => [
+                format!("tls.key = '{file}'"),
+                format!("tls.certificate = '{file}'"),
+            ],
+        };
+        for setting in settings.iter().filter(|setting| !setting.is_empty()) {
+            for text in [format!("{setting}\n{}", sites("")), sites(setting)] {
+                std::fs::write(dir.path().join("surus.toml"), &text).unwrap();
+                for (file, directory) in [("games", "root"), ("root", "games")] {
+                    chown(&path, Some(id_of(file)), None).unwrap();
+                    chown(other.path(), Some(id_of(directory)), None).unwrap();
+                    let log = Surus::spawn(dir.path(), &[], &[]).err();
+                    let log = log.unwrap_or_else(|| panic!("it starts: {text}"));
+                    assert!(log.contains("PHP's user games may change"), "{text} {log}");
+                }
+            }
+        }
+    }
+}
+
 /// A user who is not known to be PHP's may own the project's directory.
 pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_root() {
     if !is_root() {

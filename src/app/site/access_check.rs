@@ -68,6 +68,11 @@ impl AccessCheck {
         opened
     }
 
+    /// Whether PHP's user finds a symbolic link at a path. None if that is unknown.
+    pub(super) fn is_link(&self, path: &Path) -> Option<bool> {
+        self.opener.is_link(self.tree, path)
+    }
+
     /// The real path of an absolute path, if it is below a served directory.
     pub(super) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         self.opener.resolve(path)

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -161,6 +162,17 @@ impl Root {
         }
     }
 
+    /// Whether a symbolic link is at the path. None if that is unknown.
+    pub(super) fn is_link(&self, relative: &Path) -> Option<bool> {
+        let found = std::fs::symlink_metadata(self.path.join(relative));
+        match (&found, &self.reader) {
+            (Err(error), Some(reader)) if error.kind() == ErrorKind::PermissionDenied => {
+                reader.is_link(relative)
+            }
+            _ => is_link(found),
+        }
+    }
+
     fn get_or_enter(&self, relative: &Path, access: Access) -> OpenedPath {
         match self.get_for(relative, access) {
             // A directory that can be entered but not listed is a directory, too.
@@ -315,6 +327,24 @@ fn push_steps(todo: &mut Vec<PathStep>, path: &Path) {
         Component::Normal(name) => Some(PathStep::Down(name.to_owned())),
         Component::CurDir | Component::Prefix(_) => None,
     }));
+}
+
+/// Whether metadata are those of a symbolic link. None if that is unknown.
+pub(super) fn is_link(found: io::Result<Metadata>) -> Option<bool> {
+    match found {
+        Ok(found) => Some(found.is_symlink()),
+        Err(error) => is_missing(&error).then_some(false),
+    }
+}
+
+/// Whether nothing can be at the path, as opposed to a failed look-up.
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    use ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
+    // InvalidInput: a NUL in the path.
+    matches!(
+        error.kind(),
+        NotFound | NotADirectory | InvalidFilename | InvalidInput
+    )
 }
 
 fn is_htaccess(path: &Path) -> bool {

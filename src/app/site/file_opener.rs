@@ -46,11 +46,14 @@ fn decode(packet: &[u8]) -> Option<Question<'_>> {
         1 => Operation::Read,
         2 => Operation::Look,
         3 => Operation::Resolve,
+        4 => Operation::Link,
         _ => return None,
     };
     let is_one = match operation {
         Operation::Resolve => path.is_absolute() && !bytes.contains(&0),
-        Operation::Read | Operation::Look => is_below(path) && may_be_sent(path, operation),
+        Operation::Read | Operation::Look | Operation::Link => {
+            is_below(path) && may_be_sent(path, operation)
+        }
     };
     (is_one && bytes.len() <= MAX_PATH).then_some(Question {
         number: u32::from_le_bytes([a, b, c, d]),
@@ -108,6 +111,7 @@ pub fn run(socket: OwnedFd, trees: &[OpenerTree]) {
 enum OpenerReply {
     Opened(OpenedPath),
     Path(PathBuf),
+    Link,
 }
 
 fn answer(question: &Question<'_>, trees: &[OpenerTree]) -> OpenerReply {
@@ -136,12 +140,32 @@ fn answer(question: &Question<'_>, trees: &[OpenerTree]) -> OpenerReply {
     }
     let access = match question.operation {
         Operation::Read => Access::Read,
-        Operation::Look | Operation::Resolve => Access::Metadata,
+        _ => Access::Metadata,
     };
+    if question.operation == Operation::Link {
+        return link_at(&tree.root, question.path);
+    }
     OpenerReply::Opened(match tree.root.get(question.path, access) {
         OpenedPath::Regular { metadata, .. } if tree.secret.has(&metadata) => OpenedPath::Missing,
         opened => opened,
     })
+}
+
+/// Whether a symbolic link is at the path. Links on the way are followed as for files.
+fn link_at(root: &Root, path: &Path) -> OpenerReply {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.map(|parent| root.get(parent, Access::Metadata));
+    match parent.unwrap_or(OpenedPath::Directory) {
+        OpenedPath::Directory => match root.is_link(path) {
+            Some(true) => OpenerReply::Link,
+            Some(false) => OpenerReply::Opened(OpenedPath::Missing),
+            None => OpenerReply::Opened(OpenedPath::Denied(Denial::Unreadable)),
+        },
+        OpenedPath::Regular { .. } => OpenerReply::Opened(OpenedPath::Missing),
+        other => OpenerReply::Opened(other),
+    }
 }
 
 fn encode(told: &OpenerReply) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
@@ -151,6 +175,7 @@ fn encode(told: &OpenerReply) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
             None => (2, b"", Some(file.as_fd())),
             Some(real) => (3, real.as_os_str().as_bytes(), Some(file.as_fd())),
         },
+        OpenerReply::Link => (12, b"", None),
         OpenerReply::Opened(OpenedPath::Directory) => (4, b"", None),
         OpenerReply::Opened(OpenedPath::Missing) => (5, b"", None),
         OpenerReply::Opened(OpenedPath::Denied(why)) => match why {

@@ -1,15 +1,18 @@
 //! The files of a site as the conditions of `.htaccess` see them.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fs::Metadata;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use surus_sys::openat2::Access;
 
-use super::htaccess::condition::{FileKind, FileLookup};
+use super::document_root::{is_link, is_missing};
+use super::htaccess::condition::{FileEntry, FileKind, FileLookup};
+use super::htaccess::template::has_parent_component;
 use super::normalize::{NameKind, kind};
 use super::opened::{Denial, OpenedPath};
-use super::{FoundFile, LookupError, Site};
+use super::{FoundFile, LookupError, Resolution, Site};
 use crate::event::Script;
 
 /// What exists at a path.
@@ -31,7 +34,16 @@ pub(super) struct FileView<'a> {
     /// Whether the path ends with the name of the file.
     is_whole: bool,
     path: &'a str,
-    requested: OnceCell<FileKind>,
+    requested: OnceCell<Option<FileKind>>,
+    /// Why a file could not be looked up.
+    unknown: Cell<Option<UnknownEntry>>,
+}
+
+/// Why it is unknown what is at a path.
+#[derive(Clone, Copy)]
+enum UnknownEntry {
+    Denied,
+    Failed(LookupError),
 }
 
 impl<'a> FileView<'a> {
@@ -43,62 +55,121 @@ impl<'a> FileView<'a> {
             is_whole: end == path.len(),
             path: &path[..end],
             requested: OnceCell::new(),
+            unknown: Cell::new(None),
         }
     }
 
-    fn entry(&self, path: &str) -> Option<Metadata> {
-        if has_parent_component(path) {
-            return None;
+    /// The response if the result of the rules is unknown.
+    pub(super) fn unknown(&self) -> Resolution {
+        match self.unknown.get() {
+            Some(UnknownEntry::Failed(error)) => Resolution::Failed(error),
+            Some(UnknownEntry::Denied) => Resolution::Denied(Denial::UnknownFile),
+            None => Resolution::Denied(Denial::UnknownRule),
         }
-        let below = path.strip_prefix(&*self.site.document_root);
-        let below = below.filter(|below| below.is_empty() || below.starts_with('/'));
-        match below.map(|below| below.trim_matches('/')) {
-            None | Some("") => std::fs::metadata(path).ok(),
+    }
+
+    fn entry(&self, path: &str) -> Result<FileEntry, UnknownEntry> {
+        let below = self.below(path).filter(|_| !has_parent_component(path));
+        match below {
+            None => entry_of(std::fs::metadata(path)),
+            Some("") => Ok(directory(path)),
             Some(below) => match self.site.root.get(Path::new(below), Access::Metadata) {
-                OpenedPath::Regular { metadata, .. } => Some(metadata),
-                // A symbolic link that may not be followed has no target.
-                OpenedPath::Directory => std::fs::metadata(path).ok(),
-                _ => None,
+                OpenedPath::Regular { metadata, .. } => Ok(FileEntry {
+                    kind: FileKind::File,
+                    metadata: Some(metadata),
+                }),
+                OpenedPath::Directory => Ok(directory(path)),
+                // Files behind a link may be concealed.
+                OpenedPath::Missing => match entry_of(std::fs::metadata(path)) {
+                    Ok(FileEntry {
+                        metadata: Some(_), ..
+                    }) => Err(UnknownEntry::Denied),
+                    _ => Ok(MISSING),
+                },
+                OpenedPath::Denied(Denial::Special) => Ok(FileEntry {
+                    kind: FileKind::Other,
+                    metadata: std::fs::metadata(path).ok(),
+                }),
+                OpenedPath::Denied(_) => Err(UnknownEntry::Denied),
+                OpenedPath::Failed(error) => Err(UnknownEntry::Failed(error)),
             },
         }
+    }
+
+    /// The part of a path below the document root.
+    fn below<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let below = path.strip_prefix(&*self.site.document_root)?;
+        let is_below = below.is_empty() || below.starts_with('/');
+        is_below.then(|| below.trim_matches('/'))
     }
 }
 
 impl FileLookup for FileView<'_> {
-    fn requested(&self) -> FileKind {
+    fn requested(&self) -> Option<FileKind> {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         match self.at {
-            PathKind::Script(_) | PathKind::File(_) | PathKind::Hidden => FileKind::File,
-            PathKind::Directory => FileKind::Directory,
+            PathKind::Script(_) | PathKind::File(_) | PathKind::Hidden => Some(FileKind::File),
+            PathKind::Directory => Some(FileKind::Directory),
             // A file whose name prevented its opening may exist.
             PathKind::Missing if self.is_whole && kind(name) == NameKind::Plain => {
-                FileKind::Missing
+                Some(FileKind::Missing)
             }
-            _ => *self
-                .requested
-                .get_or_init(|| self.kind(&format!("{}{}", self.site.document_root, self.path))),
+            _ => *self.requested.get_or_init(|| {
+                let path = format!("{}{}", self.site.document_root, self.path);
+                self.find(&path).map(|entry| entry.kind)
+            }),
         }
     }
 
-    fn kind(&self, path: &str) -> FileKind {
-        match self.entry(path) {
-            Some(found) if found.is_dir() => FileKind::Directory,
-            Some(found) if found.is_file() => FileKind::File,
-            _ => FileKind::Missing,
+    fn find(&self, path: &str) -> Option<FileEntry> {
+        let found = self.entry(path);
+        found.map_err(|why| self.unknown.set(Some(why))).ok()
+    }
+
+    fn is_link(&self, path: &str) -> Option<bool> {
+        let below = self.below(path).filter(|_| !has_parent_component(path));
+        let found = match below.filter(|below| !below.is_empty()) {
+            Some(below) => self.site.root.is_link(Path::new(below)),
+            None => is_link(std::fs::symlink_metadata(path)),
+        };
+        if found.is_none() {
+            self.reject();
         }
+        found
     }
 
-    fn metadata(&self, path: &str) -> Option<Metadata> {
-        self.entry(path)
-    }
-
-    fn is_link(&self, path: &str) -> bool {
-        !has_parent_component(path)
-            && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+    fn reject(&self) {
+        self.unknown.set(Some(UnknownEntry::Denied));
     }
 }
 
-/// Whether the path contains `..`, which a client could use to reach any file.
-fn has_parent_component(path: &str) -> bool {
-    path.split('/').any(|name| name == "..")
+const MISSING: FileEntry = FileEntry {
+    kind: FileKind::Missing,
+    metadata: None,
+};
+
+/// A directory that exists.
+fn directory(path: &str) -> FileEntry {
+    FileEntry {
+        kind: FileKind::Directory,
+        metadata: std::fs::metadata(path).ok(),
+    }
+}
+
+fn entry_of(found: io::Result<Metadata>) -> Result<FileEntry, UnknownEntry> {
+    match found {
+        Ok(metadata) => Ok(FileEntry {
+            kind: if metadata.is_dir() {
+                FileKind::Directory
+            } else if metadata.is_file() {
+                FileKind::File
+            } else {
+                FileKind::Other
+            },
+            metadata: Some(metadata),
+        }),
+        Err(error) if is_missing(&error) => Ok(MISSING),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(UnknownEntry::Denied),
+        Err(_) => Err(UnknownEntry::Failed(LookupError::Broken)),
+    }
 }

@@ -137,9 +137,10 @@ impl Site {
             return Resolution::Denied(Denial::DeniedByHtaccess);
         }
         if let Some(rules) = rules.filter(|_| is_rewritten) {
+            let view = FileView::new(self, &at, whole, end);
             let mut pass = Pass {
                 facts: visit.facts,
-                files: &FileView::new(self, &at, whole, end),
+                files: &view,
                 document_root: &self.document_root,
                 path: whole,
                 end,
@@ -171,7 +172,7 @@ impl Site {
                 RewriteOutcome::Status(status) => {
                     return Resolution::Status(status, "by a RewriteRule");
                 }
-                RewriteOutcome::Unknown => return Resolution::Denied(Denial::UnknownRule),
+                RewriteOutcome::Unknown => return view.unknown(),
             }
         }
         match file_rules.redirect(whole) {

@@ -55,6 +55,8 @@ pub enum Denial {
     PhpOff,
     /// An `.htaccess` file has a rule that cannot be evaluated.
     UnknownRule,
+    /// An `.htaccess` file tests a path that Surus cannot look up.
+    UnknownFile,
     /// An `.htaccess` file is not readable, not valid or too costly.
     BrokenHtaccess,
     /// The rules of `.htaccess` files take too many steps for this request.
@@ -73,10 +75,10 @@ impl Denial {
 
     /// Whether an `.htaccess` file denies access, other than by switching PHP off.
     pub(super) fn is_by_htaccess(self) -> bool {
-        use Denial::{BrokenHtaccess, DeniedByHtaccess, NeedsUser, UnknownRule};
+        use Denial::{BrokenHtaccess, DeniedByHtaccess, NeedsUser, UnknownFile, UnknownRule};
         matches!(
             self,
-            DeniedByHtaccess | NeedsUser | UnknownRule | BrokenHtaccess
+            DeniedByHtaccess | NeedsUser | UnknownRule | UnknownFile | BrokenHtaccess
         )
     }
 
@@ -112,6 +114,10 @@ impl Denial {
             Denial::PhpOff => "an .htaccess file switches PHP off here; PHP source is never sent",
             Denial::UnknownRule => {
                 "an .htaccess file has a rule that Surus cannot evaluate; `surus check` names it"
+            }
+            Denial::UnknownFile => {
+                "a RewriteCond in an .htaccess file tests a path that Surus may not look up, or \
+                 that contains `..` from the request; let Surus's user enter its directories"
             }
             Denial::BrokenHtaccess => {
                 "an .htaccess file cannot be read, exceeds a limit, or Apache would reject it; \

@@ -29,20 +29,37 @@ struct Paths {
     scanned: OsString,
 }
 
-/// The answers of programs, which are asked before any script runs: a script could stop a program
-/// that is asked, and the keeper would wait for it.
-static KNOWN: Mutex<BTreeMap<PathBuf, Result<Paths, String>>> = Mutex::new(BTreeMap::new());
+/// How long a failure is kept. A script can stop a program that is asked, and the keeper waits for
+/// it.
+const FAILED: Duration = Duration::from_secs(60);
+
+/// The answers of programs, with the time.
+type KnownPaths = BTreeMap<PathBuf, (Result<Paths, String>, Instant)>;
+
+static KNOWN: Mutex<KnownPaths> = Mutex::new(BTreeMap::new());
+
+/// Asks the program of a pool where it looks for ini files, before any script runs. [`check`]
+/// reports a failure.
+pub fn learn(spec: &PhpSpec, groups: &[u32]) {
+    if let Some(user) = reader(spec) {
+        let _ = paths(&spec.program, user, groups);
+    }
+}
+
+/// PHP's user, if it reads the ini files instead of root.
+fn reader(spec: &PhpSpec) -> Option<&User> {
+    let user = spec.user.as_ref().filter(|user| user.uid != 0)?;
+    // A php-fpm that is root reads them as root.
+    let by_root = fpm_master::is_roots(spec) || spec.address.is_some();
+    (!by_root).then_some(user)
+}
 
 /// An error if PHP's user cannot read an ini file that PHP would otherwise read. For a process of
 /// root with one thread; `groups` are those of PHP's user.
 pub fn check(spec: &PhpSpec, groups: &[u32]) -> anyhow::Result<()> {
-    let Some(user) = spec.user.as_ref().filter(|user| user.uid != 0) else {
+    let Some(user) = reader(spec) else {
         return Ok(());
     };
-    // A php-fpm that is root reads them as root.
-    if fpm_master::is_roots(spec) || spec.address.is_some() {
-        return Ok(());
-    }
     let reader = IniReader {
         user,
         identity: Identity {
@@ -151,17 +168,34 @@ impl IniReader<'_> {
     }
 }
 
-/// Asks a program, which runs as PHP's user, once.
+/// Asks a program, which runs as PHP's user, or remembers its answer.
 fn paths(program: &Path, user: &User, groups: &[u32]) -> anyhow::Result<Paths> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let answer = known.entry(program.into()).or_insert_with(|| {
-        let answer = ask(program, user, groups).and_then(|text| parse(&text));
-        answer.map_err(|error| format!("{error:#}"))
+    let answer = answer(&mut known, program, Instant::now(), || {
+        ask(program, user, groups).and_then(|text| parse(&text))
     });
-    answer.clone().map_err(|why| {
+    answer.map_err(|why| {
         let program = program.display();
         anyhow!("cannot ask {program} where it looks for ini files ({program} -i): {why}")
     })
+}
+
+/// The known answer of a program. Asks for it if there is none, or an old failure.
+fn answer(
+    known: &mut KnownPaths,
+    program: &Path,
+    now: Instant,
+    ask: impl FnOnce() -> anyhow::Result<Paths>,
+) -> Result<Paths, String> {
+    let is_current = |(answer, at): &&(Result<Paths, String>, Instant)| {
+        answer.is_ok() || now.saturating_duration_since(*at) < FAILED
+    };
+    if let Some((answer, _)) = known.get(program).filter(is_current) {
+        return answer.clone();
+    }
+    let answer = ask().map_err(|error| format!("{error:#}"));
+    known.insert(program.into(), (answer.clone(), Instant::now()));
+    answer
 }
 
 fn ask(program: &Path, user: &User, groups: &[u32]) -> anyhow::Result<String> {
@@ -217,7 +251,7 @@ fn parse(text: &str) -> anyhow::Result<Paths> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::parse;
+    use super::*;
 
     #[test]
     fn paths_are_read_from_text_and_html() {
@@ -234,5 +268,29 @@ mod tests {
             assert!(paths.scanned.is_empty());
         }
         assert!(parse("").is_err());
+    }
+
+    #[test]
+    fn answer_of_a_program_is_kept_and_a_failure_for_a_minute_only() {
+        let mut known = KnownPaths::new();
+        let asked = std::cell::Cell::new(0);
+        let mut ask = |now: Instant, works: bool| {
+            let answer = answer(&mut known, Path::new("/php"), now, || {
+                asked.set(asked.get() + 1);
+                match works {
+                    true => Ok(Paths {
+                        php_ini: "/etc/php".into(),
+                        scanned: OsString::new(),
+                    }),
+                    false => bail!("it has not ended"),
+                }
+            });
+            (answer.is_ok(), asked.get())
+        };
+        let now = Instant::now();
+        assert_eq!(ask(now, false), (false, 1));
+        assert_eq!(ask(now, true), (false, 1));
+        assert_eq!(ask(Instant::now() + FAILED, true), (true, 2));
+        assert_eq!(ask(Instant::now() + FAILED * 10, false), (true, 2));
     }
 }

@@ -86,7 +86,7 @@ impl OwnDir {
         let temporary = std::env::temp_dir();
         check(&temporary)?;
         let users = user.map(|user| std::iter::once(user.uid).chain(front).collect::<Vec<_>>());
-        sweep(&temporary, users.as_deref());
+        sweep(&temporary, users.as_deref(), Instant::now() + REMOVAL);
         let dir = tempfile::Builder::new()
             .prefix(PREFIX)
             .tempdir_in(&temporary)
@@ -219,13 +219,18 @@ fn remove(path: &Path, users: Option<&[u32]>, until: Instant) {
     }
 }
 
-/// Removes the directories that killed processes of the same user left behind.
-fn sweep(directory: &Path, users: Option<&[u32]>) {
-    let until = Instant::now() + REMOVAL;
+/// Removes the directories that killed processes of the same user left behind. It ends at `until`,
+/// because all users can create entries there. Returns the number of entries it has looked at.
+fn sweep(directory: &Path, users: Option<&[u32]>, until: Instant) -> usize {
     let Ok(entries) = std::fs::read_dir(directory) else {
-        return;
+        return 0;
     };
+    let mut seen = 0;
     for entry in entries.flatten() {
+        if Instant::now() >= until {
+            break;
+        }
+        seen += 1;
         let path = entry.path();
         let is_one = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes())
             && entry
@@ -236,8 +241,32 @@ fn sweep(directory: &Path, users: Option<&[u32]>) {
             remove(&path, users, until);
         }
     }
+    seen
 }
 
 fn allow(path: &Path, mode: u32) -> std::io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweep_ends_at_its_time_with_entries_left() {
+        let temporary = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            let name = format!("{PREFIX}{name}");
+            let settings = temporary.path().join(name).join(SETTINGS);
+            std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+            std::fs::write(settings, "").unwrap();
+        }
+        let left = || std::fs::read_dir(temporary.path()).unwrap().count();
+        assert_eq!(sweep(temporary.path(), None, Instant::now()), 0);
+        assert_eq!(left(), 3);
+        let later = Instant::now() + Duration::from_secs(3600);
+        assert_eq!(sweep(temporary.path(), None, later), 3);
+        assert_eq!(left(), 0);
+    }
 }

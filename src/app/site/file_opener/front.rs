@@ -139,6 +139,7 @@ impl Opener {
             Operation::Read => 1,
             Operation::Look => 2,
             Operation::Resolve => 3,
+            Operation::Link => 4,
         };
         let head = [a, b, c, d, operation, e, f];
         let path = path.as_os_str().as_bytes();
@@ -200,6 +201,19 @@ impl Opener {
             }
             OpenedPath::Failed(LookupError::Scarce)
         })
+    }
+
+    /// Whether PHP's user finds a symbolic link at a path. None if that is unknown.
+    pub(crate) fn is_link(&self, tree: u16, path: &Path) -> Option<bool> {
+        let operation = Operation::Link;
+        if !is_below(path) || !may_be_sent(path, operation) || is_too_long(path) {
+            return None;
+        }
+        match self.ask(operation, tree, path).ok()?.code {
+            5 => Some(false),
+            12 => Some(true),
+            _ => None,
+        }
     }
 
     /// The real path of an absolute path, if it is below a served directory.

@@ -16,6 +16,8 @@ pub enum Operation {
     Look,
     /// The real path of an absolute path.
     Resolve,
+    /// Whether a symbolic link is at the path.
+    Link,
 }
 
 /// Whether the path consists of names only, without `.` and `..`.
@@ -41,5 +43,5 @@ pub fn may_be_sent(path: &Path, operation: Operation) -> bool {
         None => true,
         Some(name) => name == last && last == OsStr::new(".htaccess") && seen.next().is_none(),
     };
-    is_shown && (operation == Operation::Look || kind(&last.to_string_lossy()) == NameKind::Plain)
+    is_shown && (operation != Operation::Read || kind(&last.to_string_lossy()) == NameKind::Plain)
 }

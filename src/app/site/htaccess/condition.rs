@@ -9,7 +9,7 @@ use super::facts::FactsView;
 use super::known::leading_number;
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
-use super::template::{Matched, Template};
+use super::template::{Matched, Template, has_parent_component};
 
 #[derive(Debug)]
 pub struct Condition {
@@ -37,16 +37,26 @@ enum Test {
 pub enum FileKind {
     File,
     Directory,
+    Other,
     Missing,
 }
 
-/// Looks up files by absolute path.
+/// What a look-up has found.
+pub struct FileEntry {
+    pub kind: FileKind,
+    /// None if nothing is there or the metadata cannot be read.
+    pub metadata: Option<Metadata>,
+}
+
+/// Looks up files by absolute path. All results are None if it is unknown what is there, because
+/// permissions or an error prevent the look-up.
 pub trait FileLookup {
     /// The type of the requested file.
-    fn requested(&self) -> FileKind;
-    fn kind(&self, path: &str) -> FileKind;
-    fn metadata(&self, path: &str) -> Option<Metadata>;
-    fn is_link(&self, path: &str) -> bool;
+    fn requested(&self) -> Option<FileKind>;
+    fn find(&self, path: &str) -> Option<FileEntry>;
+    fn is_link(&self, path: &str) -> Option<bool>;
+    /// Records that a path cannot be looked up.
+    fn reject(&self);
 }
 
 impl Condition {
@@ -219,26 +229,38 @@ impl Condition {
             && let Some(kind) = test.kind()
         {
             *matched = before;
-            return Some((files.requested() == kind) != self.is_negated);
+            return Some((files.requested()? == kind) != self.is_negated);
         }
-        let text = text.expand(view, rule, &before, None);
+        let template = text;
+        let text = template.expand(view, rule, &before, None);
         let cost = if test.looks_up() { LOOKUP } else { 1 };
         if !steps.take(cost) || !steps.take_copy(text.len()) {
             return None;
         }
         let mut found = None;
+        let kind = |path: &str| files.find(path).map(|entry| entry.kind);
         let holds = match test {
-            Test::File => Some(files.kind(&text) == FileKind::File),
-            Test::Directory => Some(files.kind(&text) == FileKind::Directory),
-            Test::NotEmpty => {
-                let what = files.metadata(&text);
-                Some(what.is_some_and(|what| what.is_file() && what.len() > 0))
+            // Clients could otherwise choose any file.
+            _ if test.looks_up()
+                && has_parent_component(&text)
+                && template.adds_parent_component(view, rule, &before) =>
+            {
+                files.reject();
+                None
             }
-            Test::Executable => {
-                let what = files.metadata(&text);
-                Some(what.is_some_and(|what| what.permissions().mode() & 0o111 != 0))
-            }
-            Test::Link => Some(files.is_link(&text)),
+            Test::File => kind(&text).map(|kind| kind == FileKind::File),
+            Test::Directory => kind(&text).map(|kind| kind == FileKind::Directory),
+            Test::NotEmpty => files.find(&text).and_then(|entry| match entry.kind {
+                FileKind::File => entry.metadata.map(|found| found.len() > 0),
+                _ => Some(false),
+            }),
+            Test::Executable => files.find(&text).and_then(|entry| match entry.kind {
+                FileKind::Missing => Some(false),
+                _ => entry
+                    .metadata
+                    .map(|found| found.permissions().mode() & 0o111 != 0),
+            }),
+            Test::Link => files.is_link(&text),
             Test::Number(name, number) => {
                 let value = leading_number(&text);
                 Some(match *name {

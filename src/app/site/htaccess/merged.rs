@@ -173,11 +173,32 @@ impl<'a> FileRules<'a> {
     /// The rules of mod_rewrite, if rewriting is on.
     pub(crate) fn rules(&self) -> Option<&'a Rules> {
         let rules = self.merged.rules.as_deref();
-        let rules = rules.filter(|_| self.merged.rewrites)?;
+        let rules = rules.filter(|_| self.rewrites())?;
         let is_replaced = self.merged.has_sections_of_rules
             && !rules.holds_in_sections
             && self.blocks().0.iter().any(|block| block.replaces_rules);
         (!is_replaced).then_some(rules)
+    }
+
+    /// `RewriteEngine`, with that of the sections that apply.
+    fn rewrites(&self) -> bool {
+        let of_directories = self.merged.rewrites;
+        if !self.merged.has_sections_of_rules {
+            return of_directories;
+        }
+        let mut certain = self.blocks().0.iter().rev();
+        let of_sections = certain.find_map(|block| block.engine);
+        of_sections.unwrap_or(of_directories)
+    }
+
+    /// Whether a section that may apply switches rewriting on.
+    fn may_rewrite(&self) -> bool {
+        self.merged.has_sections_of_rules
+            && self
+                .blocks()
+                .1
+                .iter()
+                .any(|block| block.engine == Some(true))
     }
 
     /// Whether access is denied because rewriting is on and no symbolic links may be followed.
@@ -186,7 +207,6 @@ impl<'a> FileRules<'a> {
             return false;
         }
         let (certain, uncertain) = self.blocks();
-        let engine = certain.iter().rev().find_map(|block| block.engine);
         let mut links = AllowedLinks::default();
         certain
             .iter()
@@ -197,7 +217,7 @@ impl<'a> FileRules<'a> {
             block.links.iter().for_each(|options| links.apply(options));
             !links.any()
         };
-        engine.unwrap_or(self.merged.rewrites) && (!links.any() || uncertain.iter().any(forbids))
+        (self.rewrites() || self.may_rewrite()) && (!links.any() || uncertain.iter().any(forbids))
     }
 
     /// Applies `SetEnvIf` and the like.
@@ -242,7 +262,7 @@ impl<'a> FileRules<'a> {
 
     /// Checks whether the client may access the file.
     pub(crate) fn check(&self, facts: &Facts<'_>, env: &Env) -> Result<(), Denial> {
-        if !self.merged.has_access {
+        if !self.merged.has_access && !self.merged.has_sections_of_rules {
             return Ok(());
         }
         let (certain, uncertain) = self.blocks();
@@ -262,12 +282,20 @@ impl<'a> FileRules<'a> {
             access.merge(&block.compat, &block.require, block.merging);
             check(&access)?;
         }
-        let closes = |block: &&Block| {
+        let (rewrites, may_rewrite) = (self.rewrites(), self.may_rewrite());
+        let closes = |block: &Block, rewrites: bool| {
             block.closes
-                || block.closes_by_rule && block.engine.unwrap_or(self.merged.rewrites)
+                || block.closes_by_rule && (rewrites || may_rewrite)
                 || block.needs_tls && !(facts.origin)().https
         };
-        match certain.iter().chain(uncertain).any(closes) {
+        // Such a section would inherit these rules.
+        let rules = self.merged.rules.as_ref();
+        let inherits = rules.is_some_and(|rules| rules.holds_in_sections);
+        let may_close = |block: &&Block| closes(block, block.engine.unwrap_or(rewrites));
+        match inherits && may_rewrite && !rewrites
+            || certain.iter().any(|block| closes(block, rewrites))
+            || uncertain.iter().any(may_close)
+        {
             true => Err(Denial::DeniedByHtaccess),
             false => Ok(()),
         }

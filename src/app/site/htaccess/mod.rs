@@ -25,7 +25,7 @@ pub(super) mod rewrite;
 mod rule;
 pub(super) mod rules;
 mod space;
-mod template;
+pub(super) mod template;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

@@ -167,6 +167,36 @@ impl Template {
         }
     }
 
+    /// Whether values of placeholders add components `..` to the text.
+    pub fn adds_parent_component(
+        &self,
+        view: &FactsView<'_>,
+        rule: &Matched,
+        condition: &Matched,
+    ) -> bool {
+        let mut whole = Vec::new();
+        // The same bytes, with the dots of placeholders replaced.
+        let mut own = Vec::new();
+        for piece in &self.0 {
+            let value = match piece {
+                TemplatePiece::Text(text) => {
+                    whole.extend_from_slice(text.as_bytes());
+                    own.extend_from_slice(text.as_bytes());
+                    continue;
+                }
+                TemplatePiece::Rule(number) => rule.group(*number).into(),
+                TemplatePiece::Condition(number) => condition.group(*number).into(),
+                TemplatePiece::Variable(variable) => bytes_of(variable.value(view)),
+            };
+            whole.extend_from_slice(&value);
+            own.extend(value.iter().map(|byte| match byte {
+                b'.' => b'_',
+                byte => *byte,
+            }));
+        }
+        parent_components(&whole) > parent_components(&own)
+    }
+
     /// Whether the template is the path of the requested file.
     pub fn is_filename(&self) -> bool {
         matches!(
@@ -174,6 +204,16 @@ impl Template {
             [TemplatePiece::Variable(Variable::Filename)]
         )
     }
+}
+
+/// Whether a path contains the component `..`.
+pub fn has_parent_component(path: &str) -> bool {
+    parent_components(path.as_bytes()) > 0
+}
+
+fn parent_components(path: &[u8]) -> usize {
+    let components = path.split(|byte| *byte == b'/');
+    components.filter(|name| *name == b"..").count()
 }
 
 fn bytes_of(text: Cow<'_, str>) -> Cow<'_, [u8]> {
@@ -241,6 +281,53 @@ mod tests {
         assert_eq!(expanded("%{HTTPS}|%{ENV:X}|%{NO_SUCH}"), "on||");
         for unknown in ["%{LA-U:REMOTE_USER}", "${map:$1}", "%{TIME_HOUR}", "%{x"] {
             assert!(Template::parse(unknown).is_err(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn parent_component_of_a_placeholder_is_told_from_the_templates_own() {
+        let none = HeaderMap::new();
+        let facts = Facts {
+            method: &Method::GET,
+            target: "/",
+            query: Some(".."),
+            version: Version::HTTP_11,
+            headers: &none,
+            origin: &|| Origin {
+                client: None,
+                server: None,
+                https: false,
+            },
+            steps: Steps::default(),
+        };
+        let env = Env::default();
+        let view = FactsView {
+            facts: &facts,
+            document_root: "/srv",
+            path: "/",
+            end: 1,
+            filename: None,
+            query: Some(".."),
+            env: &env,
+            is_subrequest: false,
+        };
+        let matched = Matched {
+            text: "./".into(),
+            groups: std::array::from_fn(|at| (at < 3).then_some(at.saturating_sub(1)..at)),
+        };
+        let none = Matched::default();
+        for (text, adds) in [
+            ("%{DOCUMENT_ROOT}/../x", false),
+            ("/a$2../x", false),
+            ("/..%{QUERY_STRING}/../x", false),
+            ("/%{QUERY_STRING}/x", true),
+            ("/../%{QUERY_STRING}/x", true),
+            ("/.$1/x", true),
+            ("/$1./x", true),
+        ] {
+            let template = Template::parse(text).unwrap();
+            let found = template.adds_parent_component(&view, &matched, &none);
+            assert_eq!(found, adds, "{text}");
         }
     }
 
