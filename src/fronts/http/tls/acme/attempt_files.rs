@@ -168,7 +168,7 @@ mod tests {
         };
         let files = open(0);
         let now = SystemTime::now();
-        let minutes = |number| Duration::from_secs(60 * number);
+        let minutes = |number: u64| Duration::from_secs(60 * number);
         assert_eq!(files.limited_for(now), Duration::ZERO);
         files.limit(minutes(90)).unwrap();
         let is_limited = |files: &AttemptFiles| files.limited_for(now + minutes(1)) > minutes(80);
