@@ -299,6 +299,7 @@ mod tests {
                 https: false,
             },
             steps: Steps::default(),
+            pace: Pace::Patient,
         };
         let env = Env::default();
         let view = FactsView {
