@@ -208,6 +208,7 @@ pub fn duration(ms: u64) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::observe::status::{WorkerState, WorkerStatus};

@@ -57,8 +57,8 @@ impl Site {
         }
     }
 
-    /// Does a look-up for which there was no time. The request waits for those of the site before
-    /// it. Returns what was asked, and what was found.
+    /// Does a look-up that was put off. The request waits for those of the site before it. Returns
+    /// what was asked, and what was found.
     pub async fn find_in_turn<T: Send + 'static>(
         self: &Arc<Site>,
         later: Later,

@@ -98,12 +98,9 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// A second in one line, with the medians and 99th percentiles of the last seconds.
-fn describe(
-    second: &Second,
-    sparks: Option<(&VecDeque<Option<u64>>, &VecDeque<Option<u64>>)>,
-) -> String {
+fn describe(second: &Second, sparks: Option<[&VecDeque<Option<u64>>; 2]>) -> String {
     let [p50s, p99s] = match sparks {
-        Some((p50s, p99s)) => [p50s, p99s].map(|values| format!(" {}", sparkline(values))),
+        Some(sparks) => sparks.map(|values| format!(" {}", sparkline(values))),
         None => Default::default(),
     };
     let ms = |micros: Option<u64>| {
@@ -165,7 +162,7 @@ mod tests {
         let p50s = VecDeque::from([Some(1), Some(0)]);
         let p99s = VecDeque::from([Some(0), Some(1)]);
         assert_eq!(
-            describe(&second, Some((&p50s, &p99s))),
+            describe(&second, Some([&p50s, &p99s])),
             "9/s  p50 1.00 ms █▁  p99 2.00 ms ▁█  1 failed"
         );
         assert_eq!(

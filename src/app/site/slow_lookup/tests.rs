@@ -107,7 +107,7 @@ async fn file_that_is_read_slowly_makes_no_other_request_wait() {
         let (found, _) = request.await.unwrap();
         assert!(is_closed(&found), "{found:?}");
     }
-    // Files that were read are used without waiting.
+    // The rules that were read are used without waiting.
     assert!(is_closed(&promptly(&site, "/slow/a.txt")));
 }
 

@@ -56,7 +56,7 @@ impl<'a> LocalAuthority<'a> {
     /// Issues what the local domains of the settings lack, or what ends soon.
     pub fn renew(&self, settings: &Settings) -> anyhow::Result<()> {
         let is_valid = |domain: &Domain| self.state(&self.store.local(domain)) == FileState::Valid;
-        let is_due = |domain: &&Domain| domain.is_local() && !is_valid(*domain);
+        let is_due = |domain: &&Domain| domain.is_local() && !is_valid(domain);
         let due: Vec<&Domain> = settings.domains.iter().filter(is_due).collect();
         if due.is_empty() {
             return Ok(());
