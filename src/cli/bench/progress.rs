@@ -70,7 +70,7 @@ impl Progress {
         }
         self.update();
         // Lines without a terminal have no sparklines.
-        let sparks = self.bar.as_ref().map(|_| (&self.p50s, &self.p99s));
+        let sparks = self.bar.as_ref().map(|_| [&self.p50s, &self.p99s]);
         let text = describe(second, sparks);
         match &self.bar {
             Some(bar) => bar.set_message(text),
