@@ -5,15 +5,16 @@ use serde::Serialize;
 /// Resamples of the bootstrap.
 const RESAMPLES: usize = 4000;
 
-/// From this number on, the bootstrap's interval is wide enough.
-const ENOUGH_ROUNDS: usize = 20;
+/// From this number on, the bootstrap's interval is wide enough: in simulations, that of equal
+/// contestants includes 1 in 94 to 96 % of the cases, and of six rounds in 93 %.
+const ENOUGH_ROUNDS: usize = 10;
 
 /// What a reader must know of the intervals of a few rounds.
 pub fn caveat(rounds: usize) -> Option<String> {
     (2..ENOUGH_ROUNDS).contains(&rounds).then(|| {
         format!(
             "95 % intervals of ratios are of {rounds} rounds, and a bootstrap of few rounds is a \
-             little too narrow: nearer to 90 % with six of them"
+             little too narrow: about 93 % with six of them"
         )
     })
 }

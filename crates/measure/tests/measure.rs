@@ -131,7 +131,7 @@ fn ratio_of_equal_contestants_shows_no_difference() {
 #[test]
 fn intervals_of_few_rounds_have_a_caveat() {
     let caveat = surus_measure::rounds::caveat;
-    assert_eq!((caveat(1), caveat(20)), (None, None));
+    assert_eq!((caveat(1), caveat(10)), (None, None));
     assert!(caveat(6).unwrap().contains("of 6 rounds"));
 }
 
