@@ -72,6 +72,7 @@ fn metrics_and_their_documentation_are_the_same() {
     assert_eq!(exposed, documented);
     let sources = [
         include_str!("../metrics.rs"),
+        include_str!("../acme_metrics.rs"),
         include_str!("../job_metrics.rs"),
         include_str!("../scaling_metrics.rs"),
         include_str!("../site_metrics.rs"),

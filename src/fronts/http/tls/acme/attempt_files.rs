@@ -1,4 +1,4 @@
-//! What an attempt has of one authority: opened files, and files in memory for its results.
+//! The files of an attempt for one authority: opened ones, and some in memory for its results.
 
 use std::fs::File;
 use std::io::{Read, Seek};

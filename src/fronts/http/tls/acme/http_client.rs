@@ -29,6 +29,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The limit of a response. A chain has a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
+/// The status of a limit that was reached (RFC 6585, 4).
+const TOO_MANY_REQUESTS: u16 = 429;
+
 #[derive(Clone)]
 pub struct Https {
     connector: TlsConnector,
@@ -86,7 +89,7 @@ impl Heard {
             let seconds = HeaderValue::from(wait.as_secs());
             head.headers.insert(header::RETRY_AFTER, seconds);
         }
-        let is_limit = head.status == StatusCode::TOO_MANY_REQUESTS;
+        let is_limit = head.status.as_u16() == TOO_MANY_REQUESTS;
         let wait = wait.or(is_limit.then_some(USUAL_LIMIT));
         if head.status.is_client_error() || head.status.is_server_error() {
             self.wait = self.wait.max(wait);

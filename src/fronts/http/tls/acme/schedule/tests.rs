@@ -185,11 +185,11 @@ fn clock_that_is_set_right_leads_to_the_overdue_renewal() {
     machine.check(0);
     assert_eq!(machine.orders, 2);
     // Without a way to the authority, it is asked six hours apart at most.
-    let before = machine.now;
     assert_eq!(machine.check(4000), pause(1));
     machine.run(80, 4000);
     assert_eq!(machine.orders, 2);
-    assert!(machine.failures <= 4 * 81, "{before:?}");
+    let most = 4 * 80 + u32::try_from(PAUSES.len()).unwrap_or_default();
+    assert!(machine.failures <= most, "{}", machine.failures);
     machine.check(0);
     assert_eq!((machine.orders, machine.failures), (3, 0));
 }
