@@ -245,8 +245,7 @@ static void save_extensions(void)
 	static const char *const says[] = {"date_default_timezone_get", "mb_internal_encoding",
 	        "mb_language", "mb_regex_encoding",
 	                                   "mb_substitute_character", "mb_detect_order",
-	                                   "mb_http_output", "libxml_use_internal_errors",
-	                                   "spl_autoload_extensions"};
+	                                   "mb_http_output", "spl_autoload_extensions"};
 
 	for (size_t i = 0; i < sizeof(says) / sizeof(*says); i++) {
 		zval answer;

@@ -20,6 +20,7 @@
 #include "base/settings.h"
 #include "php/archives.h"
 #include "php/get_resources.h"
+#include "php/libxml_state.h"
 #include "php/request_body.h"
 #include "php/stream_wrappers.h"
 
@@ -29,7 +30,6 @@ enum { HANDLERS = 16 };
 
 static int boot_error_handlers, boot_exception_handlers;
 static size_t boot_ticks;
-static zend_function *libxml_clear_errors; /* NULL without the extension */
 
 /* Frees what error_get_last() and strtok() would show the next request. */
 static void free_texts(void)
@@ -114,8 +114,7 @@ void surus_leftovers_save(void)
 	boot_error_handlers = zend_stack_count(&EG(user_error_handlers));
 	boot_exception_handlers = zend_stack_count(&EG(user_exception_handlers));
 	boot_ticks = count_ticks();
-	libxml_clear_errors = zend_hash_str_find_ptr(CG(function_table),
-	        ZEND_STRL("libxml_clear_errors"));
+	surus_libxml_save();
 	save_context();
 	surus_archives_save();
 	if (surus_settings.engine == SURUS_WORKER) {
@@ -197,10 +196,7 @@ void surus_leftovers_free(void)
 	surus_body_close();
 	free_header_callback();
 	php_url_scanner_reset_vars();
-	/* A script may let libxml collect its errors and not clear them. */
-	if (libxml_clear_errors) {
-		zend_call_known_function(libxml_clear_errors, NULL, NULL, NULL, 0, NULL, NULL);
-	}
+	surus_libxml_restore();
 	limit_handlers();
 	surus_archives_close();
 	restore_context();

@@ -57,7 +57,6 @@ surus_serve(function () use ($kept, $count) {
     deep($n);
     $count();
     spl_autoload_register('load'.$n);
-    libxml_use_internal_errors($n % 2 === 1);
     date_default_timezone_set($n % 2 ? 'UTC' : 'Europe/Rome');
     stream_wrapper_register("left$n", 'Seen');
     pcntl_signal(40 + $n, SIG_IGN);
@@ -105,7 +104,6 @@ fn leftover_state_is_named() {
         "global $deep changed inside: stdClass",
         "static variable $calls of the closure ",
         "autoloader 3 appeared: load3",
-        "libxml_use_internal_errors() changed: true, was false",
         "date_default_timezone_get() changed: UTC, was Europe/Rome",
         "stream wrapper left3 appeared",
         "ignored signals changed: ",

@@ -2,6 +2,8 @@
 // The stream context of libxml.
 return [
     'needs' => ['dom'],
+    'leaks' => false,
+    'why' => 'each request finds that of the boot',
     'set' => function () { stream_wrapper_register('leakxml', 'LeakXmlWrapper'); libxml_set_streams_context(stream_context_create(['leakxml' => ['left' => 'left']])); },
     'see' => function () {
         in_array('leakxml', stream_get_wrappers()) || stream_wrapper_register('leakxml', 'LeakXmlWrapper');
