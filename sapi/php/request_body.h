@@ -4,6 +4,9 @@
 
 /* When PHP has started: installs the reader. */
 void surus_body_install(void);
+/* When PHP has read the forms of a request: prepares the stream of php://input, if it has none. */
+void surus_body_prepare(void);
+
 /* At the end of a request, in a process that continues: closes the body's streams, which PHP closes
  * at the end of its own request. */
 void surus_body_close(void);

@@ -273,6 +273,16 @@ static int read_user_ini(void)
 	return SUCCESS;
 }
 
+static int activate(void)
+{
+	/* PHP has read forms; since 8.5 it calls read_user_ini() before. */
+#if PHP_VERSION_ID < 80500
+	read_user_ini();
+#endif
+	surus_body_prepare();
+	return SUCCESS;
+}
+
 /* --- the module --- */
 
 static int startup(sapi_module_struct *module)
@@ -291,9 +301,8 @@ static sapi_module_struct module = {
 	/* Since 8.5 before the body is read, so that a directory's post_max_size applies. */
 #if PHP_VERSION_ID >= 80500
 	.pre_request_init = read_user_ini,
-#else
-	.activate = read_user_ini,
 #endif
+	.activate = activate,
 	.ub_write = ub_write,
 	.flush = flush,
 	.getenv = get_env,

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::booted::{BOOT, boot_in};
+use crate::common::php::all_extensions;
 use crate::common::{Surus, spool};
-use crate::site::{Site, app, ask, descriptors, kill, request, until};
+use crate::request_bodies::files;
+use crate::site::{Answer, Site, app, ask, descriptors};
 
 /// What a request does, and its body.
 const KINDS: &[(&str, &str)] = &[
@@ -138,7 +140,7 @@ fn body(body: &Body) -> String {
     }
 }
 
-fn send(site: &Site, path: &str, with: &Body) {
+fn send(site: &Site, path: &str, with: &Body) -> Answer {
     let body = body(with);
     let text = format!(
         "{} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: \
@@ -147,7 +149,7 @@ fn send(site: &Site, path: &str, with: &Body) {
         with.content_type,
         body.len()
     );
-    ask(&site.surus.address, text.as_bytes()).expect("an answer");
+    ask(&site.surus.address, text.as_bytes()).expect("an answer")
 }
 
 #[derive(Debug)]
@@ -208,13 +210,16 @@ fn worker_does_not_grow_with_the_number_of_requests() {
             ("SURUS_HTTP_TEMP_DIR", place),
             ("SURUS_PHP_SYS_TEMP_DIR", place),
             ("SURUS_PHP_UPLOAD_TMP_DIR", place),
+            all_extensions(),
         ];
         let site = started(engine, &env);
         let ask_all = |times: usize| {
             for _ in 0..times {
                 for (name, _) in KINDS {
                     for body in BODIES {
-                        send(&site, &format!("/{name}.php"), body);
+                        let answer = send(&site, &format!("/{name}.php"), body);
+                        let is_fine = answer.status == 200 || *name == "throw";
+                        assert!(is_fine, "{engine} {name}: {answer:?}");
                     }
                 }
             }
@@ -223,86 +228,23 @@ fn worker_does_not_grow_with_the_number_of_requests() {
         ask_all(4);
         held(&site, temporary.path());
         let before = held(&site, temporary.path());
-        ask_all(rounds);
-        let after = held(&site, temporary.path());
-        println!("{engine}: {before:?} and then {after:?}");
-        let growth = format!("{engine}: {before:?} became {after:?}");
+        let mut after = held(&site, temporary.path());
+        let mut memory = vec![after.memory];
+        for _ in 0..rounds {
+            ask_all(1);
+            after = held(&site, temporary.path());
+            memory.push(after.memory);
+        }
+        println!("{engine}: {before:?} and then {after:?}, {memory:?}");
+        let growth = format!("{engine}: {before:?} became {after:?}, {memory:?}");
         assert_eq!(before.pid, after.pid, "another worker, {growth}");
         assert_eq!(before.resources, after.resources, "{growth}");
         assert_eq!(before.descriptors, after.descriptors, "{growth}");
         assert!(after.memory < before.memory + 4096, "{growth}");
+        // Tables of PHP grow now and then, a leak of any kind of request in every round.
+        let grown = memory.windows(2).filter(|two| two[1] > two[0]).count();
+        assert!(grown <= rounds / 4, "{growth}");
         assert_eq!(after.files, [""; 0], "{growth}");
-    }
-}
-
-#[test]
-fn script_that_closes_the_body_of_its_request_does_not_end_the_worker() {
-    let dir = app();
-    let code = "<?php foreach (get_resources('stream') as $stream) { is_resource($stream) && \
-        @fclose($stream); }
-        // Reuses the freed memory, whatever its size.
-        for ($n = 0; $n < 4000; $n++) $GLOBALS['more'][] = str_repeat('x', 8 + $n % 400);
-        echo getmypid();";
-    std::fs::write(dir.path().join("close.php"), code).unwrap();
-    let site = boot_in(dir, "worker", BOOT, &["--workers", "1"], &[]).unwrap();
-    let mut pids = Vec::new();
-    for _ in 0..10 {
-        let text = "POST /close.php HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
-            Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
-        let answer = ask(&site.surus.address, text.as_bytes()).unwrap();
-        assert_eq!(answer.status, 200);
-        pids.push(answer.body);
-    }
-    pids.dedup();
-    assert_eq!(pids.len(), 1, "{pids:?}");
-}
-
-#[test]
-fn stream_of_request_body_ends_with_its_request() {
-    let dir = app();
-    let code =
-        "<?php $old = $GLOBALS['kept'] ?? null; $GLOBALS['kept'] = fopen('php://input', 'r');
-        echo $old ? gettype($old) : 'none', ' ', strlen(stream_get_contents($GLOBALS['kept']));";
-    std::fs::write(dir.path().join("keep.php"), code).unwrap();
-    let site = boot_in(dir, "worker", BOOT, &["--workers", "1"], &[]).unwrap();
-    let post = |len: usize| {
-        let request = request("POST", "/keep.php", &"x".repeat(len));
-        site.ask(&request).unwrap().body
-    };
-    assert_eq!(post(10), "none 10");
-    for len in [0, 100, 20_000, 200_000, 3] {
-        assert_eq!(post(len), format!("resource (closed) {len}"));
-    }
-}
-
-/// Names of files in `directory`.
-fn files(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect()
-}
-
-#[test]
-fn body_of_killed_worker_leaves_no_file() {
-    for engine in ["classic", "worker", "rewind"] {
-        let uploads = tempfile::tempdir().unwrap();
-        let path = uploads.path().to_str().unwrap();
-        let open = Command::new("chmod").args(["777", path]).status().unwrap();
-        assert!(open.success());
-        let site = started(engine, &[("SURUS_PHP_UPLOAD_TMP_DIR", path)]);
-        let address = site.surus.address.clone();
-        for len in [30_000, 200_000] {
-            let began = site.dir.path().join("writable").join(format!("began{len}"));
-            let path = format!("/nap.php?ms=60000&began={}", began.display());
-            let (address, request) = (address.clone(), request("POST", &path, &"x".repeat(len)));
-            let asked = std::thread::spawn(move || ask(&address, request.as_bytes()));
-            until("the script begins", || began.exists());
-            assert!(files(uploads.path()).is_empty(), "{engine}");
-            kill(site.workers()[0], "KILL");
-            assert_eq!(asked.join().unwrap().unwrap().status, 502, "{engine}");
-        }
-        assert!(files(uploads.path()).is_empty(), "{engine}");
     }
 }
 
@@ -345,7 +287,14 @@ fn worker(boot: &str, files: &[(&str, &str)]) -> Site {
     let boot = format!(
         "{boot} surus_serve(function () {{ require __DIR__ . $_SERVER['SCRIPT_NAME']; }});"
     );
-    boot_in(dir, "worker", &boot, &["--workers", "1"], &[]).unwrap()
+    boot_in(
+        dir,
+        "worker",
+        &boot,
+        &["--workers", "1"],
+        &[all_extensions()],
+    )
+    .unwrap()
 }
 
 #[test]
@@ -419,6 +368,42 @@ fn default_stream_context_is_restored_after_each_request() {
         ),
     ] {
         let site = worker(boot, &[set, see]);
+        for _ in 0..3 {
+            assert_eq!(site.get("/see.php").body, expected);
+            assert_eq!(site.get("/set.php").status, 200);
+        }
+        assert_eq!(site.get("/see.php").body, expected);
+    }
+}
+
+#[test]
+fn state_of_libxml_is_restored_after_each_request() {
+    let set = |value: &str| {
+        format!(
+            "libxml_set_external_entity_loader(fn () => 'see://{value}'); \
+             libxml_use_internal_errors(true); \
+             libxml_set_streams_context(stream_context_create(['see' => ['is' => '{value}']]));"
+        )
+    };
+    let wrapper = "class See {
+            public $context;
+            function stream_open() {
+                $GLOBALS['context'] = stream_context_get_options($this->context)['see'] ?? null;
+                return false;
+            }
+            function url_stat() { return []; }
+        }
+        stream_wrapper_register('see', 'See');";
+    let see = "@(new DOMDocument)->load('see://x');
+        $loader = libxml_get_external_entity_loader();
+        echo json_encode([$loader ? $loader('', '', []) : null, $GLOBALS['context'],
+            libxml_use_internal_errors()], JSON_UNESCAPED_SLASHES);";
+    for (boot, expected) in [
+        (String::new(), "[null,null,false]"),
+        (set("boot"), r#"["see://boot",{"is":"boot"},true]"#),
+    ] {
+        let boot = format!("{wrapper} {boot}");
+        let site = worker(&boot, &[("set.php", &set("left")), ("see.php", see)]);
         for _ in 0..3 {
             assert_eq!(site.get("/see.php").body, expected);
             assert_eq!(site.get("/set.php").status, 200);

@@ -28,6 +28,7 @@ mod read_only;
 mod records;
 mod regex;
 mod replaced;
+mod request_bodies;
 mod restore_failures;
 mod revalidation;
 mod rights;

@@ -78,6 +78,11 @@ fn htaccess_without_a_front_controller_answers_404() {
     assert_eq!(says_of(rules, "/none"), "run /x.php");
     fs::write(public.join("blog/.htaccess"), "RewriteEngine Off").unwrap();
     assert_eq!(says_of(rules, "/blog/none"), "not found");
+    // A file of another directory does not count.
+    fs::remove_file(public.join(".htaccess")).unwrap();
+    let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+    assert_eq!(says(&site, "/none"), "run /index.php");
+    assert_eq!(says(&site, "/blog/none"), "not found");
 }
 
 #[test]
