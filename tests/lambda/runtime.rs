@@ -2,6 +2,7 @@
 
 mod after_response;
 pub mod api;
+mod app_runtime;
 mod console;
 mod copies;
 mod events;

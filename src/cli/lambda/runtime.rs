@@ -120,6 +120,9 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
     let Loaded {
         mut config, file, ..
     } = project.load()?;
+    // The function's environment variables are meant for the application. APP_RUNTIME says how it
+    // boots.
+    config.engine.clear_env = false;
     engine_setup::look_at_application(&directory, &mut config);
     if matches!(config.engine.warmup, Warmup::Auto | Warmup::Learn) {
         // It would take longer than it saves a function that serves few events.
@@ -154,8 +157,6 @@ async fn function(
     concurrency: usize,
     names: Names,
 ) -> anyhow::Result<Function> {
-    // The function's environment variables are meant for the application.
-    config.engine.clear_env = false;
     // Lambda sends no more events than can run at once. The deadline limits their waiting time.
     config.engine.queue_timeout = Time::seconds(900);
     // Lambda shows two CPUs even if the function's share is less than one.

@@ -460,30 +460,3 @@ fn handler_file_is_loaded_once_by_default() {
     let answer = function.ask(Event::new("c", &json!({})));
     assert_eq!(answer.json(), json!([1, "classic"]));
 }
-
-#[test]
-fn app_runtime_of_the_function_chooses_the_engine() {
-    // The script does not contain the name, as a framework's does not.
-    let code = "<?php $serve = 'surus_'.'serve';
-        $answer = fn () => print getenv('SURUS_ENGINE').' '.($_SERVER['APP_RUNTIME'] ?? '');
-        getenv('SURUS_ENGINE') === 'classic' ? $answer() : $serve($answer);";
-    let class = r"Surus\Symfony\Runtime";
-    for (env, expected) in [
-        (vec![], "classic "),
-        (
-            vec![("APP_RUNTIME", class)],
-            r"rewind Surus\Symfony\Runtime",
-        ),
-        (
-            vec![("APP_RUNTIME", class), ("SURUS_ENGINE_NAME", "worker")],
-            r"worker Surus\Symfony\Runtime",
-        ),
-        (
-            vec![("APP_RUNTIME", class), ("SURUS_ENV_APP_RUNTIME", "Other")],
-            "classic Other",
-        ),
-    ] {
-        let function = Function::start(&[("index.php", code)], &env);
-        assert_eq!(function.get("a", "/").text(), expected);
-    }
-}
