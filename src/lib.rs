@@ -22,3 +22,4 @@ pub mod private_files;
 pub mod profile;
 pub mod spool;
 pub mod units;
+pub mod warmer;

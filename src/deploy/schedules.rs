@@ -3,6 +3,7 @@
 use super::finding::{Finding, certain, perhaps};
 use super::run_settings::{EventHandler, RunSettings};
 use super::stack::{StackFunction, StackSchedule};
+use crate::warmer;
 
 /// Adds findings to `found`.
 pub fn find(
@@ -12,6 +13,10 @@ pub fn find(
     found: &mut Vec<Finding>,
 ) {
     let name = &function.name;
+    let input = schedule.input.as_deref().unwrap_or_default();
+    if warmer::is_warmer(input.as_bytes()) {
+        return; // answered without PHP
+    }
     if runs.handler == EventHandler::Application {
         let text = format!(
             "a schedule invokes {name}, which has an HTTP application but no handler, so its \

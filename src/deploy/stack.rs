@@ -93,6 +93,8 @@ pub struct StackSchedule {
     pub function: String,
     pub line: usize,
     pub has_input: bool,
+    /// The text of `Input`, if the template has it.
+    pub input: Option<String>,
 }
 
 /// A trigger for HTTP requests.
@@ -155,12 +157,12 @@ pub fn read(template: &DocumentNode) -> anyhow::Result<Stack> {
             "AWS::Events::Rule" if properties.get("ScheduleExpression").is_some() => {
                 let targets = properties.get("Targets").map_or(&[][..], |it| it.items());
                 for target in targets {
-                    stack.schedules.push(reader.schedule(resource.line, target));
+                    stack.schedules.push(reader.target(resource.line, target));
                 }
             }
             "AWS::Scheduler::Schedule" => {
                 if let Some(target) = properties.get("Target") {
-                    stack.schedules.push(reader.schedule(resource.line, target));
+                    stack.schedules.push(reader.target(resource.line, target));
                 }
             }
             "AWS::SQS::Queue" => stack
@@ -280,11 +282,10 @@ impl IntrinsicReader<'_> {
                     properties,
                 )),
                 "HttpApi" => stack.triggers.push(trigger(TriggerKind::HttpApi)),
-                "Schedule" | "ScheduleV2" => stack.schedules.push(StackSchedule {
-                    function: name.into(),
-                    line: event.line,
-                    has_input: has_input(properties),
-                }),
+                "Schedule" | "ScheduleV2" => {
+                    let schedule = self.schedule(name.into(), event.line, properties);
+                    stack.schedules.push(schedule);
+                }
                 "Api" => {
                     let takes_bytes = self.some_api_takes_bytes();
                     stack.triggers.push(trigger(TriggerKind::RestApi {
@@ -349,13 +350,24 @@ impl IntrinsicReader<'_> {
         })
     }
 
-    /// One target of a schedule.
-    fn schedule(&self, line: usize, target: &Rc<DocumentNode>) -> StackSchedule {
+    /// A schedule whose input these properties name.
+    fn schedule(
+        &self,
+        function: String,
+        line: usize,
+        properties: &Rc<DocumentNode>,
+    ) -> StackSchedule {
         StackSchedule {
-            function: self.reference(target.get("Arn")),
+            function,
             line,
-            has_input: has_input(target),
+            has_input: has_input(properties),
+            input: self.text(properties.get("Input")),
         }
+    }
+
+    /// A schedule that invokes this target.
+    fn target(&self, line: usize, target: &Rc<DocumentNode>) -> StackSchedule {
+        self.schedule(self.reference(target.get("Arn")), line, target)
     }
 
     /// The functions in a load balancer's target group.

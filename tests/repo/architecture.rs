@@ -20,6 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("busy_poll", &[]),
     ("private_files", &[]),
     ("units", &[]),
+    ("warmer", &[]),
     ("spool", &["budget"]),
     ("event", &["spool"]),
     ("observe", &["budget", "units"]),
@@ -53,12 +54,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "fronts",
         &[
-            "app", "aws", "budget", "engine", "event", "observe", "spool", "units",
+            "app", "aws", "budget", "engine", "event", "observe", "spool", "units", "warmer",
         ],
     ),
     ("emulator", &["units"]),
     ("package", &["private_files"]),
-    ("deploy", &["private_files", "units"]),
+    ("deploy", &["private_files", "units", "warmer"]),
     ("profile", &[]),
     (
         "config",

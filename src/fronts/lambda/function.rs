@@ -31,6 +31,7 @@ use crate::engine::Engine;
 use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
 use crate::fronts::records::request::{MARK, origin, request};
 use crate::observe::log_context::Names;
+use crate::warmer;
 
 /// The PHP code that answers events.
 pub struct Function {
@@ -180,7 +181,7 @@ impl Function {
 
     async fn answer(&self, task: &Task<'_>) -> Result<InvocationAnswer, FunctionError> {
         let payload = &task.invocation.payload;
-        if warm::is_warmer(payload) {
+        if warmer::is_warmer(payload) {
             return Ok(InvocationAnswer::Whole(Bytes::from_static(
                 warm::ANSWER.as_bytes(),
             )));

@@ -19,6 +19,8 @@ fn unhandled_or_empty_schedule_is_found() {
         })
     };
     let command = ", Input: '{\"command\": \"app:report\"}'";
+    let warmer = ", Input: '{\"warmer\": true}'";
+    let plugin = ", Input: '{\"source\": \"serverless-plugin-warmup\"}'";
     for (handler, input, expected) in [
         (
             "bootstrap",
@@ -26,6 +28,15 @@ fn unhandled_or_empty_schedule_is_found() {
             "! :12: a schedule invokes Shop, which has an HTTP application but no handler",
         ),
         ("bootstrap", command, "its events go to POST /events"),
+        ("bootstrap", warmer, "no problems found"),
+        ("bootstrap", plugin, "no problems found"),
+        (
+            "bootstrap",
+            ", Input: '{\"warmer\": false}'",
+            "its events go to POST /events",
+        ),
+        ("bin/console", warmer, "no problems found"),
+        ("events.php", warmer, "no problems found"),
         (
             "public/index.php",
             "",
@@ -49,16 +60,20 @@ fn unhandled_or_empty_schedule_is_found() {
   Nightly:
     Type: AWS::Scheduler::Schedule
     Properties: {ScheduleExpression: rate(1 day), Target: {Arn: !GetAtt Shop.Arn, Input: '{}'}}\n";
-    let template = function(
-        "      CodeUri: function.zip\n      Handler: events.php",
-        rule,
-    );
-    let said = findings(&template, "", |_| {});
+    let check = |handler: &str, rule: &str| {
+        let properties = format!("      CodeUri: function.zip\n      Handler: {handler}");
+        findings(&function(&properties, rule), "", |_| {})
+    };
+    let said = check("events.php", rule);
     assert!(
         said.contains("! :11: a schedule of Shop has no Input"),
         "{said}"
     );
     assert_eq!(said.matches("schedule").count(), 1, "{said}");
+    let said = check("bootstrap", rule);
+    assert_eq!(said.matches("a schedule invokes Shop").count(), 2, "{said}");
+    let said = check("bootstrap", &rule.replace("'{}'", "'{\"warmer\": true}'"));
+    assert_eq!(said.matches("a schedule invokes Shop").count(), 1, "{said}");
 }
 
 #[test]
