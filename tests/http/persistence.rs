@@ -30,6 +30,29 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
+fn pipelined_requests_are_checked_like_others() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    for first in ["GET", "POST"] {
+        let mut wire = Wire::connect(&surus);
+        let (length, body) = match first {
+            "POST" => ("Content-Length: 1\r\n", "x"),
+            _ => ("", ""),
+        };
+        let chunked = "Transfer-Encoding: chunked\r\n\r\n5;a\0\r\nhello\r\n0\r\n\r\n";
+        wire.send(format!(
+            "{first} /a HTTP/1.1\r\nHost: a\r\n{length}\r\n{body}\
+             GET /b?\" HTTP/1.2\r\nHost: a\r\n\r\n\
+             POST /c HTTP/1.1\r\nHost: a\r\n{chunked}"
+        ));
+        let mut answer = || wire.answer().unwrap();
+        assert_eq!(answer().seen("REQUEST_URI"), "/a");
+        assert_eq!(answer().seen("REQUEST_URI"), "/b?%22");
+        assert_eq!(answer().status, 400);
+    }
+}
+
+#[test]
 fn connection_closes_when_the_client_asks_for_it() {
     let dir = site();
     let surus = serve(dir.path(), &[]);

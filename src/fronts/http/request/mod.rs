@@ -70,7 +70,8 @@ impl Service {
         B: http_body::Body<Data = Bytes, Error: Display> + Send + 'static,
     {
         connection.timers.request_begins();
-        connection.body_framing.begins(length(request.body()));
+        let has_body = !request.body().is_end_stream();
+        connection.body_framing.begins(has_body);
         let proxies = &self.settings.trusted_proxies;
         let site = self.sites.find(&request, peer, proxies);
         let booting = site
@@ -391,14 +392,6 @@ impl Service {
 fn has_length(response: &Response) -> bool {
     response.headers().contains_key(header::CONTENT_LENGTH)
         || response.body().size_hint().exact().is_some()
-}
-
-/// The length of a body that has not arrived yet, if it is known.
-fn length(body: &impl http_body::Body) -> Option<u64> {
-    match body.is_end_stream() {
-        true => Some(0),
-        false => body.size_hint().exact(),
-    }
 }
 
 enum Problem {

@@ -1,7 +1,7 @@
 //! Finds malformed chunk extensions, which hyper skips unread.
 //!
-//! Follows a chunked body from its first byte, as hyper does. If the body is malformed in another
-//! way, hyper rejects it itself, and following it ends.
+//! Follows a chunked body from its first byte to its end, as hyper does. If the body is malformed
+//! in another way, hyper rejects it itself, and following it ends.
 
 /// The position in a chunked body (RFC 9112, 7.1), and how much of the chunk is left.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,8 +19,21 @@ enum ChunkPosition {
     Extension(ExtensionPart),
     Newline,
     Data,
-    /// In the trailers, or after what hyper rejects.
+    /// After the last chunk.
+    LastCr,
+    LastNewline,
+    /// In trailers, after which Surus closes the connection, or after what hyper rejects.
     Done,
+}
+
+/// What bytes of a body are.
+pub(super) enum ChunksRead {
+    /// All are of the body.
+    All,
+    /// The body ends before this one.
+    End(usize),
+    /// No extension may contain this one. The body counts as rejected from there.
+    Rejected(usize),
 }
 
 /// The position in `;name=value`.
@@ -38,9 +51,8 @@ enum ExtensionPart {
 }
 
 impl Chunks {
-    /// Follows further bytes. Returns the position of the first byte that no extension may contain;
-    /// the body counts as rejected from there.
-    pub(super) fn read(&mut self, bytes: &[u8]) -> Option<usize> {
+    /// Follows further bytes.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> ChunksRead {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             self.at = match (self.at, byte) {
@@ -58,7 +70,7 @@ impl Chunks {
                     Some(next) => next,
                     None => {
                         self.at = ChunkPosition::Done;
-                        return Some(at);
+                        return ChunksRead::Rejected(at);
                     }
                 },
                 (ChunkPosition::Newline, b'\n') if self.size > 0 => {
@@ -66,6 +78,9 @@ impl Chunks {
                     self.size = self.size.saturating_add(2);
                     ChunkPosition::Data
                 }
+                (ChunkPosition::Newline, b'\n') => ChunkPosition::LastCr,
+                (ChunkPosition::LastCr, b'\r') => ChunkPosition::LastNewline,
+                (ChunkPosition::LastNewline, b'\n') => return ChunksRead::End(at + 1),
                 (ChunkPosition::Data, _) => {
                     let rest = (bytes.len() - at) as u64;
                     let skipped = rest.min(self.size);
@@ -76,14 +91,14 @@ impl Chunks {
                     }
                     continue;
                 }
-                (ChunkPosition::AfterSize | ChunkPosition::Newline | ChunkPosition::Done, _) => {
+                _ => {
                     self.at = ChunkPosition::Done;
-                    return None;
+                    return ChunksRead::All;
                 }
             };
             at += 1;
         }
-        None
+        ChunksRead::All
     }
 
     fn digit(&mut self, byte: u8) -> ChunkPosition {
@@ -133,10 +148,17 @@ mod tests {
 
     /// The byte that is rejected, however the body is split.
     fn refused(body: &str) -> Option<usize> {
+        found(body, |read| match read {
+            ChunksRead::Rejected(at) => Some(at),
+            _ => None,
+        })
+    }
+
+    fn found(body: &str, looked_for: fn(ChunksRead) -> Option<usize>) -> Option<usize> {
         let mut results = (1..=body.len()).map(|size| {
             let mut chunks = Chunks::default();
             let mut pieces = body.as_bytes().chunks(size).enumerate();
-            pieces.find_map(|(number, piece)| Some(number * size + chunks.read(piece)?))
+            pieces.find_map(|(number, piece)| Some(number * size + looked_for(chunks.read(piece))?))
         });
         let first = results.next().flatten();
         assert!(results.all(|result| result == first), "{body:?}");
@@ -176,6 +198,25 @@ mod tests {
             ("5\r\nhello\r\n0;a\x7f\r\n\r\n", 13),
         ] {
             assert_eq!(refused(body), Some(at), "{body:?}");
+        }
+    }
+    #[test]
+    fn end_is_found_unless_there_are_trailers() {
+        let end = |body: &str| {
+            found(body, |read| match read {
+                ChunksRead::End(at) => Some(at),
+                _ => None,
+            })
+        };
+        for body in [
+            "0\r\n\r\n",
+            "5;a\r\nhello\r\n0;b\r\n\r\n",
+            "5\r\n0\r\n\r\n\r\n00\r\n\r\n",
+        ] {
+            assert_eq!(end(&format!("{body}GET")), Some(body.len()), "{body:?}");
+        }
+        for body in ["0\r\nX: y\r\n\r\nGET", "0\r\n\n\r\n", "0\n\r\n\r\n"] {
+            assert_eq!(end(body), None, "{body:?}");
         }
     }
 }

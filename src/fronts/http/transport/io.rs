@@ -158,12 +158,7 @@ impl Io {
         if self.shared.timers.is_multiplexed() {
             return;
         }
-        let is_idle = self.shared.timers.is_idle();
-        let bytes = &buffer.filled()[before..];
-        if let Some(encoded) = self
-            .request_line
-            .read(bytes, is_idle, &self.shared.body_framing)
-        {
+        if let Some(encoded) = self.request_line.read(&buffer.filled()[before..]) {
             buffer.set_filled(before);
             self.ready = encoded.into();
             let n = self.ready.len().min(buffer.remaining());

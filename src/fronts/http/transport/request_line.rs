@@ -5,67 +5,35 @@
 //!
 //! hyper rejects some bytes in a target that clients send unencoded and other servers accept. Their
 //! encoding is longer, so only a request line may be changed: a longer body would end inside the
-//! next request. Request lines are found without parsing requests twice: what arrives while no
-//! request is in flight begins one, if hyper has read everything before it. If that is not certain,
-//! as with pipelined requests, the bytes stay unchanged.
+//! next request. The encoder therefore finds the end of each request as hyper does. It need not
+//! know which requests hyper rejects, because they end the connection.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::chunk_extensions::Chunks;
+use super::chunk_extensions::{Chunks, ChunksRead};
 
 /// The body of the last request that hyper has parsed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BodyFraming {
-    len: AtomicU64,
     /// hyper has read the body to its end.
     is_whole: AtomicBool,
 }
 
-/// No request has begun since the current line did.
-const NONE: u64 = u64::MAX;
-/// The end of the body cannot be determined by counting.
-const UNCOUNTED: u64 = u64::MAX - 1;
-
-impl Default for BodyFraming {
-    fn default() -> BodyFraming {
-        BodyFraming {
-            len: AtomicU64::new(NONE),
-            is_whole: AtomicBool::new(false),
-        }
-    }
-}
-
 impl BodyFraming {
-    /// hyper has parsed a header section, whose body has this length.
-    pub fn begins(&self, body: Option<u64>) {
-        self.is_whole.store(body == Some(0), Ordering::Relaxed);
-        let is_alone = self.len.load(Ordering::Relaxed) == NONE;
-        let body = match body {
-            Some(0) => 0,
-            Some(len) if is_alone && len < UNCOUNTED => len,
-            _ => UNCOUNTED,
-        };
-        self.len.store(body, Ordering::Relaxed);
+    /// hyper has parsed a header section.
+    pub fn begins(&self, has_body: bool) {
+        self.is_whole.store(!has_body, Ordering::Relaxed);
     }
 
     /// hyper has read the body to its end.
     pub fn is_received(&self) {
         self.is_whole.store(true, Ordering::Relaxed);
-        if self.len.load(Ordering::Relaxed) == UNCOUNTED {
-            self.len.store(0, Ordering::Relaxed);
-        }
     }
 
     /// Whether hyper has read the last request to its end; false before the first.
     pub fn is_whole(&self) -> bool {
         self.is_whole.load(Ordering::Relaxed)
-    }
-
-    fn take(&self) -> u64 {
-        match self.len.load(Ordering::Relaxed) {
-            NONE => NONE,
-            _ => self.len.swap(NONE, Ordering::Relaxed),
-        }
     }
 }
 
@@ -74,14 +42,12 @@ impl BodyFraming {
 pub struct RequestLineEncoder {
     at: LinePosition,
     last: [u8; VERSION.len()],
-    /// The header section has a transfer coding, which can only be chunked: others are rejected.
-    is_chunked: bool,
+    /// The body that the header section announces.
+    body: BodyLength,
 }
 
 /// Precedes the minor version in a request line. hyper rejects a target with a space.
 const VERSION: &[u8; 8] = b" HTTP/1.";
-
-const TRANSFER_ENCODING: &[u8] = b"transfer-encoding:";
 
 #[derive(Debug, Clone, Copy)]
 enum LinePosition {
@@ -93,14 +59,11 @@ enum LinePosition {
         slashes: u8,
     },
     Target,
-    /// After the request line. A body may follow, whatever the method is.
+    /// After the request line.
     Head(HeaderLine),
-    /// This many bytes after the header section.
-    AfterHead(u64),
-    /// In or after a chunked body.
+    /// In a body of which this many bytes are left.
+    Counted(u64),
     Chunked(Chunks),
-    /// At an unknown position.
-    Unknown,
 }
 
 /// The position in a line of the header section.
@@ -108,9 +71,34 @@ enum LinePosition {
 enum HeaderLine {
     Start,
     AfterCr,
-    /// This many bytes match [`TRANSFER_ENCODING`].
-    Name(u8),
+    /// This many bytes match the name.
+    Name(BodyHeader, u8),
+    /// In the value of Content-Length.
+    Length,
     Within,
+}
+
+/// A header that announces a body.
+#[derive(Debug, Clone, Copy)]
+enum BodyHeader {
+    Length,
+    Coding,
+}
+
+impl BodyHeader {
+    const fn name(self) -> &'static [u8] {
+        match self {
+            BodyHeader::Length => b"content-length:",
+            BodyHeader::Coding => b"transfer-encoding:",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum BodyLength {
+    Counted(u64),
+    /// By any transfer coding: hyper and Surus reject others.
+    Chunked,
 }
 
 impl Default for RequestLineEncoder {
@@ -118,76 +106,113 @@ impl Default for RequestLineEncoder {
         RequestLineEncoder {
             at: LinePosition::Start,
             last: [0; VERSION.len()],
-            is_chunked: false,
+            body: BodyLength::Counted(0),
         }
+    }
+}
+
+/// Bytes with changes, which are made in their order.
+struct Changes<'a> {
+    bytes: &'a [u8],
+    changed: Vec<u8>,
+    /// This many of the bytes are in `changed`.
+    copied: usize,
+}
+
+impl<'a> Changes<'a> {
+    fn of(bytes: &'a [u8]) -> Changes<'a> {
+        Changes {
+            bytes,
+            changed: Vec::new(),
+            copied: 0,
+        }
+    }
+
+    fn replace(&mut self, at: usize, with: &[u8]) {
+        self.changed.extend_from_slice(&self.bytes[self.copied..at]);
+        self.changed.extend_from_slice(with);
+        self.copied = at + 1;
+    }
+
+    fn encode(&mut self, part: Range<usize>) {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        for at in part {
+            let byte = self.bytes[at];
+            if is_encoded(byte) {
+                let digits = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+                self.replace(at, &[b'%', digits[0], digits[1]]);
+            }
+        }
+    }
+
+    /// None without a change.
+    fn made(mut self) -> Option<Vec<u8>> {
+        (self.copied > 0).then(|| {
+            self.changed.extend_from_slice(&self.bytes[self.copied..]);
+            self.changed
+        })
     }
 }
 
 impl RequestLineEncoder {
     /// Processes bytes before hyper reads them. Returns what hyper must read instead, if that
     /// differs.
-    pub fn read(
-        &mut self,
-        bytes: &[u8],
-        is_idle: bool,
-        body_framing: &BodyFraming,
-    ) -> Option<Vec<u8>> {
-        if is_idle {
-            self.at = match (body_framing.take(), self.at) {
-                (NONE, at) => at,
-                // All that hyper can still hold is an incomplete header section, which does not end
-                // with an empty line.
-                (0, _) if self.last.ends_with(b"\n\n") || self.last.ends_with(b"\n\r\n") => {
-                    LinePosition::Start
+    pub fn read(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut changes = Changes::of(bytes);
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            at += match &mut self.at {
+                LinePosition::Start
+                | LinePosition::Method
+                | LinePosition::Authority { .. }
+                | LinePosition::Target => {
+                    let (path, end) = self.line(rest);
+                    let line = &bytes[..at + end];
+                    let version = match self.at {
+                        LinePosition::Start => None, // no line has begun
+                        _ => self.later_version(line),
+                    };
+                    changes.encode(at + path..version.unwrap_or(line.len()));
+                    if let Some(digit) = version {
+                        changes.replace(digit, b"1");
+                    }
+                    end
                 }
-                (body, LinePosition::AfterHead(len)) if body == len => LinePosition::Start,
-                _ => LinePosition::Unknown,
+                LinePosition::Head(line) => {
+                    let line = *line;
+                    self.header(line, rest)
+                }
+                LinePosition::Counted(left) => {
+                    let len = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= len as u64;
+                    if *left == 0 {
+                        self.at = LinePosition::Start;
+                    }
+                    len
+                }
+                LinePosition::Chunked(chunks) => match chunks.read(rest) {
+                    ChunksRead::All => rest.len(),
+                    ChunksRead::End(len) => {
+                        self.at = LinePosition::Start;
+                        len
+                    }
+                    ChunksRead::Rejected(byte) => {
+                        // The one byte that hyper rejects in an extension, so the client gets 400.
+                        changes.replace(at + byte, b"\n");
+                        rest.len()
+                    }
+                },
             };
-        }
-        let mut encoded = None;
-        let rest = match self.at {
-            LinePosition::Unknown => bytes,
-            LinePosition::Start
-            | LinePosition::Method
-            | LinePosition::Authority { .. }
-            | LinePosition::Target
-                if is_idle =>
-            {
-                let (from, end) = self.line(bytes);
-                if let Some(first) = bytes[from..end].iter().position(|byte| is_encoded(*byte)) {
-                    encoded = Some(encode(bytes, from + first..end));
-                }
-                if let Some(at) = self.later_version(&bytes[..end]) {
-                    let line = encoded.get_or_insert_with(|| bytes.to_vec());
-                    // The bytes after the line are unchanged.
-                    let at = line.len() - (bytes.len() - at);
-                    line[at] = b'1';
-                }
-                &bytes[end..]
-            }
-            // No request can begin inside a request line.
-            LinePosition::Start
-            | LinePosition::Method
-            | LinePosition::Authority { .. }
-            | LinePosition::Target => {
-                self.at = LinePosition::Unknown;
-                bytes
-            }
-            LinePosition::Head(_) | LinePosition::AfterHead(_) | LinePosition::Chunked(_) => bytes,
-        };
-        if let Some(at) = self.after_the_line(rest) {
-            let changed = encoded.get_or_insert_with(|| bytes.to_vec());
-            let at = changed.len() - (rest.len() - at);
-            // The one byte that hyper rejects in an extension, so the client gets 400.
-            changed[at] = b'\n';
         }
         let tail = &bytes[bytes.len().saturating_sub(VERSION.len())..];
         self.last.rotate_left(tail.len());
         self.last[VERSION.len() - tail.len()..].copy_from_slice(tail);
-        encoded
+        changes.made()
     }
 
-    /// Follows a request line or a part of it. Returns where in it the path begins and ends.
+    /// Follows a request line or a part of it. Returns where in it the path begins, and where the
+    /// line or its part ends.
     fn line(&mut self, bytes: &[u8]) -> (usize, usize) {
         let mut at = 0;
         if let LinePosition::Start = self.at {
@@ -196,7 +221,7 @@ impl RequestLineEncoder {
             if at == bytes.len() {
                 return (at, at);
             }
-            self.is_chunked = false;
+            self.body = BodyLength::Counted(0);
             self.at = LinePosition::Method;
         }
         let newline = memchr::memchr(b'\n', &bytes[at..]).map(|len| at + len);
@@ -247,74 +272,74 @@ impl RequestLineEncoder {
         is_version.then_some(before.len())
     }
 
-    /// The position of a byte that hyper accepts but should reject.
-    fn after_the_line(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut rest = bytes;
-        while let LinePosition::Head(line) = self.at {
-            let first = rest.first()?;
-            let matched = match line {
-                HeaderLine::Name(matched) => usize::from(matched),
-                _ => 0,
-            };
-            let (next, len) = match (line, first) {
-                (HeaderLine::Start | HeaderLine::AfterCr, b'\n') if self.is_chunked => {
-                    (LinePosition::Chunked(Chunks::default()), 1)
-                }
-                (HeaderLine::Start | HeaderLine::AfterCr, b'\n') => (LinePosition::AfterHead(0), 1),
-                (HeaderLine::Start, b'\r') => (LinePosition::Head(HeaderLine::AfterCr), 1),
-                (HeaderLine::Start | HeaderLine::Name(_), byte)
-                    if byte.to_ascii_lowercase() == TRANSFER_ENCODING[matched] =>
-                {
-                    let matched = matched + 1;
-                    self.is_chunked |= matched == TRANSFER_ENCODING.len();
-                    let line = match matched == TRANSFER_ENCODING.len() {
-                        true => HeaderLine::Within,
-                        // A shorter match.
-                        false => HeaderLine::Name(matched as u8),
-                    };
-                    (LinePosition::Head(line), 1)
-                }
-                _ => match memchr::memchr(b'\n', rest) {
-                    Some(len) => (LinePosition::Head(HeaderLine::Start), len + 1),
-                    None => (LinePosition::Head(HeaderLine::Within), rest.len()),
-                },
-            };
-            self.at = next;
-            rest = &rest[len..];
+    /// Follows a part of the header section. Returns its length.
+    fn header(&mut self, line: HeaderLine, bytes: &[u8]) -> usize {
+        let Some(first) = bytes.first() else { return 0 };
+        let name = match (line, first) {
+            (HeaderLine::Start, b'c' | b'C') => Some((BodyHeader::Length, 0)),
+            (HeaderLine::Start, b't' | b'T') => Some((BodyHeader::Coding, 0)),
+            (HeaderLine::Name(header, matched), _) => Some((header, matched)),
+            _ => None,
+        };
+        if let Some((header, matched)) = name
+            && first.to_ascii_lowercase() == header.name()[usize::from(matched)]
+        {
+            let matched = matched + 1;
+            self.at = LinePosition::Head(match usize::from(matched) == header.name().len() {
+                true => self.announced(header),
+                false => HeaderLine::Name(header, matched),
+            });
+            return 1;
         }
-        match &mut self.at {
-            LinePosition::AfterHead(len) => *len += rest.len() as u64,
-            LinePosition::Chunked(chunks) => {
-                let at = chunks.read(rest)?;
-                return Some(bytes.len() - rest.len() + at);
+        let (next, len) = match (line, first) {
+            (HeaderLine::Start | HeaderLine::AfterCr, b'\n') => (self.after_head(), 1),
+            (HeaderLine::Start, b'\r') => (LinePosition::Head(HeaderLine::AfterCr), 1),
+            (HeaderLine::Length, b'0'..=b'9' | b' ' | b'\t') => {
+                self.digit(*first);
+                (LinePosition::Head(HeaderLine::Length), 1)
             }
-            _ => {}
+            _ => match memchr::memchr(b'\n', bytes) {
+                Some(len) => (LinePosition::Head(HeaderLine::Start), len + 1),
+                None => (LinePosition::Head(HeaderLine::Within), bytes.len()),
+            },
+        };
+        self.at = next;
+        len
+    }
+
+    /// A header announces a body. A transfer coding overrides a length.
+    fn announced(&mut self, header: BodyHeader) -> HeaderLine {
+        match (header, self.body) {
+            (BodyHeader::Coding, _) => self.body = BodyLength::Chunked,
+            (BodyHeader::Length, BodyLength::Chunked) => {}
+            (BodyHeader::Length, BodyLength::Counted(_)) => {
+                self.body = BodyLength::Counted(0);
+                return HeaderLine::Length;
+            }
         }
-        None
+        HeaderLine::Within
+    }
+
+    fn digit(&mut self, byte: u8) {
+        if let (BodyLength::Counted(len), Some(digit)) =
+            (&mut self.body, char::from(byte).to_digit(10))
+        {
+            *len = len.saturating_mul(10).saturating_add(digit.into());
+        }
+    }
+
+    fn after_head(&self) -> LinePosition {
+        match self.body {
+            BodyLength::Counted(0) => LinePosition::Start,
+            BodyLength::Counted(len) => LinePosition::Counted(len),
+            BodyLength::Chunked => LinePosition::Chunked(Chunks::default()),
+        }
     }
 }
 
 /// Bytes that hyper rejects in the path or in the query, except spaces and control characters.
 fn is_encoded(byte: u8) -> bool {
     matches!(byte, b'"' | b'<' | b'>' | b'`' | 0x80..)
-}
-
-fn encode(bytes: &[u8], part: std::ops::Range<usize>) -> Vec<u8> {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let mut encoded = Vec::with_capacity(bytes.len() + 2 * part.len());
-    encoded.extend_from_slice(&bytes[..part.start]);
-    for byte in &bytes[part.clone()] {
-        match is_encoded(*byte) {
-            true => encoded.extend_from_slice(&[
-                b'%',
-                DIGITS[usize::from(byte >> 4)],
-                DIGITS[usize::from(byte & 15)],
-            ]),
-            false => encoded.push(*byte),
-        }
-    }
-    encoded.extend_from_slice(&bytes[part.end..]);
-    encoded
 }
 
 #[cfg(test)]
