@@ -311,7 +311,13 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	if (surus_warmup_is_known(number)) {
 		return surus_warmup_is_left_out(number);
 	}
-	if (!surus_warmup_may_be_tried()) {
+	const char *obstacle = surus_warmup_obstacle();
+	if (obstacle) {
+		if (surus_warmup_record(number, false) && !may_fail) {
+			fprintf(stderr, "surus-php: the warm-up %s is used without a trial, because the boot "
+			        "has left %s; if it changes later responses, `surus check --boot` names it\n",
+			        uri, obstacle);
+		}
 		return false;
 	}
 	struct plan plan = {.at = at, .len = len, .is_silent = may_fail};

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -68,23 +69,21 @@ static bool is_shared(int fd)
 	       (!S_ISREG(file.st_mode) || (flags & O_ACCMODE) != O_RDONLY);
 }
 
-/* Whether the boot has opened something else than directories, and files to read. A connection to
- * SQLite is a file that is open for writing. */
-static bool has_opened(void)
+/* How many descriptors the boot has left that are neither directories nor files to read. A
+ * connection to SQLite is a file that is open for writing. -1: unknown. */
+static int count_opened(void)
 {
 	static unsigned char now[SURUS_DESCRIPTORS];
-	int last;
+	int last, count = 0;
 
 	if (!is_listed || !surus_boot_fds_find_open(now, &last) || last >= SURUS_DESCRIPTORS * 8) {
-		return true;
+		return -1;
 	}
 	for (int fd = 3; fd <= last; fd++) {
 		bool is_new = now[fd / 8] & ~before[fd / 8] & 1 << fd % 8;
-		if (is_new && is_shared(fd)) {
-			return true;
-		}
+		count += is_new && is_shared(fd);
 	}
-	return false;
+	return count;
 }
 
 /* Whether there is a child process, which the application may still wait for. */
@@ -95,10 +94,23 @@ static bool has_children(void)
 	return waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
 }
 
-bool surus_warmup_may_be_tried(void)
+const char *surus_warmup_obstacle(void)
 {
-	return surus_engine_boots_in_prototype() ||
-	       (results && !has_opened() && !surus_procfs_has_threads() && !has_children());
+	static char text[64];
+	int opened;
+
+	if (surus_engine_boots_in_prototype()) {
+		return NULL;
+	}
+	opened = results ? count_opened() : -1;
+	if (opened < 0) {
+		return "descriptors that cannot be listed";
+	}
+	if (opened > 0) {
+		snprintf(text, sizeof(text), "%d connections, pipes or files open", opened);
+		return text;
+	}
+	return surus_procfs_has_threads() ? "threads" : has_children() ? "child processes" : NULL;
 }
 
 void surus_warmup_files_save(void)

@@ -9,8 +9,9 @@ bool surus_warmup_trials_start(void);
 /* Before the boot script runs. */
 void surus_warmup_trials_boot_begins(void);
 
-/* Whether a fork can run a request without harm to what this process shares with others. */
-bool surus_warmup_may_be_tried(void);
+/* NULL if a fork can run a request without harm to what this process shares with others. Otherwise
+ * what the boot has left. */
+const char *surus_warmup_obstacle(void);
 
 /* Before a fork tries a warm-up, and after it: offsets and flags of open files, which the kernel
  * keeps for both processes. */

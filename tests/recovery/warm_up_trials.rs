@@ -95,7 +95,13 @@ fn warm_up_that_changes_responses_is_skipped_where_each_worker_boots() {
         let site = try_booted(engine, &open, &["--workers", "1"], &warmup)
             .unwrap_or_else(|log| panic!("{log}"));
         assert_eq!(site.get("/").body, "", "{engine}");
-        assert_eq!(named(&site.surus.log()), 0, "{engine}");
+        site.surus
+            .wait_for_log(|log| log.contains("the warm-up / is used without a trial"));
+        let log = site.surus.log();
+        assert_eq!(named(&log), 0, "{engine}");
+        let untried = "the warm-up / is used without a trial, because the boot has left 2 \
+                       connections, pipes or files open;";
+        assert_eq!(log.matches(untried).count(), 1, "{engine}: {log}");
     }
 }
 
@@ -150,6 +156,8 @@ fn children_of_a_boot_stay_the_applications_after_warm_ups() {
     )
     .unwrap_or_else(|log| panic!("{log}"));
     assert_eq!(site.get("/").body, "0");
+    let untried = "used without a trial, because the boot has left child processes;";
+    site.surus.wait_for_log(|log| log.contains(untried));
 }
 
 #[test]
