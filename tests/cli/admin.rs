@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::Surus;
 use crate::common::executable::copy_executable;
@@ -69,9 +69,10 @@ fn status_ready_fails_once_the_shutdown_has_begun() {
         said.stderr
     );
     serving.signal("TERM");
+    let began = Instant::now();
     let said = loop {
         let said = surus(&["status", "--ready", directory], &[]);
-        if said.status != 0 {
+        if said.status != 0 || began.elapsed() > Duration::from_secs(60) {
             break said;
         }
     };

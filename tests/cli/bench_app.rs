@@ -397,6 +397,7 @@ type Process = (i32, String);
 /// The processes of a server with its PHP.
 fn started(child: &mut Child) -> HashSet<Process> {
     let root = child.id().cast_signed();
+    let began = Instant::now();
     loop {
         let tree = probe::tree(&[root]);
         // Itself, a server and two of PHP.
@@ -404,6 +405,10 @@ fn started(child: &mut Child) -> HashSet<Process> {
             return tree.into_iter().filter_map(process).collect();
         }
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "it starts no PHP"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -155,9 +155,11 @@ async fn more_connections_than_the_limit_replace_idle_ones() {
     for _ in 0..4 {
         // Idle connections are replaced once they have been idle for a while.
         let config = || secure.config(&[&rustls::version::TLS13]);
+        let began = std::time::Instant::now();
         let mut client = loop {
             match Client::connect_by(&secure, config()).await {
                 Ok(client) => break client,
+                Err(error) if began.elapsed() > PATIENCE => panic!("{error:?}"),
                 Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
             }
         };
@@ -269,11 +271,13 @@ async fn early_data_is_not_permitted() {
     config.resumption = Resumption::store(tickets.clone());
     let mut client = Client::connect_by(&secure, config).await.unwrap();
     assert_eq!(client.get("/index.php").await.status(), 200);
+    let began = std::time::Instant::now();
     let permitted = loop {
         let tickets = tickets.0.lock().unwrap().clone();
         if !tickets.is_empty() {
             break tickets;
         }
+        assert!(began.elapsed() < PATIENCE, "no ticket has come");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     };
     assert!(permitted.iter().all(|size| *size == 0), "{permitted:?}");

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body::Body as _;
 use surus::event::{Body, Failure};
@@ -133,7 +133,9 @@ engine_contract! {
                 .unwrap_or(0)
         };
         let mut last = 0;
+        let began = Instant::now();
         loop {
+            assert!(began.elapsed() < Duration::from_secs(120), "{last} and no end");
             tokio::time::sleep(Duration::from_millis(300)).await;
             let now: u32 = written();
             if now == last && now > 0 {
