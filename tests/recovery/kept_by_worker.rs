@@ -53,7 +53,7 @@ const KINDS: &[(&str, &str)] = &[
     ("finish", "echo 'x'; fastcgi_finish_request(); echo 'y';"),
     (
         "body_closed",
-        "foreach (get_resources('stream') as $s) @fclose($s);",
+        "foreach (get_resources('stream') as $s) is_resource($s) && @fclose($s);",
     ),
     (
         "wrapper",
