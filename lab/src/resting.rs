@@ -73,7 +73,9 @@ fn connect(load: &Load, port: u16) -> anyhow::Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).context("cannot connect")?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let host = load.host.as_deref().unwrap_or("127.0.0.1");
-    write!(stream, "GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", load.path)?;
+    // In one piece: PHP's own server takes the first one for the whole request.
+    let request = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", load.path);
+    stream.write_all(request.as_bytes())?;
     let mut response = Vec::new();
     let mut block = [0; 4096];
     while !contains(&response, load.body.as_bytes()) {
