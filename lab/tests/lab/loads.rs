@@ -117,9 +117,9 @@ fn resting_connections_are_measured_and_must_stay_open() {
     tiny.change(
         EXPERIMENT,
         "length = { small = 3",
-        "length = { small = \"3s\"",
+        "length = { small = \"1s\"",
     );
-    tiny.change(EXPERIMENT, "full = 3 }\nbody", "full = \"3s\" }\nbody");
+    tiny.change(EXPERIMENT, "full = 3 }\nbody", "full = \"1s\" }\nbody");
     let columns = "columns = [\"per_connection\", \"idle_cpu\"]\n#";
     tiny.change(EXPERIMENT, "columns", columns);
     // PHP's own server closes its connections.
