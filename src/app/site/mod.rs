@@ -41,10 +41,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use http::{HeaderMap, Method, Version};
+use http::HeaderMap;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::event::{Origin, Script};
+use crate::event::Script;
 use hidden_files::Hidden;
 use htaccess::Htaccess;
 use htaccess_walk::Visit;
@@ -270,20 +270,7 @@ impl Site {
 
     fn find_by(&self, purpose: Purpose, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
         static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
-        let facts = Facts {
-            method: &Method::GET,
-            target: path.path(),
-            query: None,
-            version: Version::HTTP_11,
-            headers: &NONE,
-            origin: &|| Origin {
-                client: None,
-                server: None,
-                https: false,
-            },
-            steps: Default::default(),
-            pace: Pace::Patient,
-        };
+        let facts = Facts::of_get(path.path(), None, &NONE);
         self.find_as(purpose, &facts, path, now)
     }
 

@@ -23,6 +23,29 @@ pub struct Facts<'a> {
     pub pace: Pace,
 }
 
+impl<'a> Facts<'a> {
+    /// A GET request of an unknown client without TLS. Its look-up may take long.
+    pub fn of_get(target: &'a str, query: Option<&'a str>, headers: &'a HeaderMap) -> Facts<'a> {
+        fn unknown() -> Origin {
+            Origin {
+                client: None,
+                server: None,
+                https: false,
+            }
+        }
+        Facts {
+            method: &Method::GET,
+            target,
+            query,
+            version: Version::HTTP_11,
+            headers,
+            origin: &unknown,
+            steps: Steps::default(),
+            pace: Pace::Patient,
+        }
+    }
+}
+
 impl Facts<'_> {
     /// Joins all lines of a header, as Apache does. Clients choose the number of lines; from
     /// HTTP/2 on, each cookie may have a separate line.

@@ -226,10 +226,9 @@ fn bytes_of(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use http::{HeaderMap, Method, Version};
+    use http::HeaderMap;
     use proptest::prelude::*;
 
-    use super::super::cost::{Pace, Steps};
     use super::super::facts::{Env, Facts};
     use super::*;
     use crate::event::Origin;
@@ -238,18 +237,12 @@ mod tests {
     fn template_with_groups_and_variables_is_expanded() {
         let none = HeaderMap::new();
         let facts = Facts {
-            method: &Method::GET,
-            target: "/a?b",
-            query: Some("b"),
-            version: Version::HTTP_11,
-            headers: &none,
             origin: &|| Origin {
                 client: None,
                 server: None,
                 https: true,
             },
-            steps: Steps::default(),
-            pace: Pace::Patient,
+            ..Facts::of_get("/a?b", Some("b"), &none)
         };
         let env = Env::default();
         let view = FactsView {
@@ -287,20 +280,7 @@ mod tests {
     #[test]
     fn parent_component_of_a_placeholder_is_told_from_the_templates_own() {
         let none = HeaderMap::new();
-        let facts = Facts {
-            method: &Method::GET,
-            target: "/",
-            query: Some(".."),
-            version: Version::HTTP_11,
-            headers: &none,
-            origin: &|| Origin {
-                client: None,
-                server: None,
-                https: false,
-            },
-            steps: Steps::default(),
-            pace: Pace::Patient,
-        };
+        let facts = Facts::of_get("/", Some(".."), &none);
         let env = Env::default();
         let view = FactsView {
             facts: &facts,

@@ -3,14 +3,13 @@
 use std::fs;
 use std::time::Duration;
 
-use http::{HeaderMap, Method, Version};
+use http::HeaderMap;
 
 use super::super::{Denial, Resolution, Settings, Site};
 use super::facts::{Env, Facts};
 use super::*;
 use crate::app::site::normalize;
 use crate::app::site::tests::nix_fifo;
-use crate::event::Origin;
 
 mod hostile;
 mod media_types;
@@ -20,20 +19,7 @@ fn read(text: &str) -> HtaccessFile {
 }
 
 fn facts(none: &HeaderMap) -> Facts<'_> {
-    Facts {
-        method: &Method::GET,
-        target: "/",
-        query: None,
-        version: Version::HTTP_11,
-        headers: none,
-        origin: &|| Origin {
-            client: None,
-            server: None,
-            https: false,
-        },
-        steps: Steps::default(),
-        pace: Pace::Patient,
-    }
+    Facts::of_get("/", None, none)
 }
 
 fn merged(text: &str) -> MergedRules {

@@ -3,13 +3,12 @@
 use std::fs;
 use std::sync::PoisonError;
 
-use http::{HeaderMap, Method, Version};
+use http::HeaderMap;
 use tempfile::TempDir;
 
 use super::*;
 use crate::app::site::opened::Denial;
 use crate::app::site::{Settings, Steps, normalize};
-use crate::event::Origin;
 
 /// A site whose directories have `a.txt` and this `.htaccess` file.
 fn site(directories: &[(&str, &str)]) -> (TempDir, Arc<Site>) {
@@ -27,18 +26,9 @@ fn site(directories: &[(&str, &str)]) -> (TempDir, Arc<Site>) {
 fn find(site: &Site, path: &str, pace: Pace) -> Resolution {
     let none = HeaderMap::new();
     let facts = Facts {
-        method: &Method::GET,
-        target: path,
-        query: None,
-        version: Version::HTTP_11,
-        headers: &none,
-        origin: &|| Origin {
-            client: None,
-            server: None,
-            https: false,
-        },
         steps: Steps::of(pace),
         pace,
+        ..Facts::of_get(path, None, &none)
     };
     site.find_for(&facts, &normalize(path).unwrap(), Instant::now())
 }

@@ -4,14 +4,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::bail;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
 use super::answers::Requests;
 use crate::app::site::routes::{Action, RequestFacts, Routes};
-use crate::app::site::{Facts, Pace, Resolution, normalize};
+use crate::app::site::{Facts, Resolution, normalize};
 use crate::cli::engine_setup;
 use crate::config::Config;
-use crate::event::Origin;
 
 /// What answers a path instead of the engine that is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,20 +97,7 @@ fn instead(
         Some(Action::Redirect(_)) => return Ok(Some(surus("a route redirects it"))),
     }
     let site = engine_setup::open_site(project, config)?;
-    let facts = Facts {
-        method: &Method::GET,
-        target,
-        query: uri.query(),
-        version: Version::HTTP_11,
-        headers,
-        origin: &|| Origin {
-            client: None,
-            server: None,
-            https: false,
-        },
-        steps: Default::default(),
-        pace: Pace::Patient,
-    };
+    let facts = Facts::of_get(target, uri.query(), headers);
     Ok(match site.find_for(&facts, &path, Instant::now()) {
         Resolution::File(file) if !site.is_secret(&file) => {
             let name = file.path.strip_prefix(site.root()).unwrap_or(&file.path);
