@@ -1,7 +1,7 @@
 //! Tests that the number of workers follows the load, and that no request is lost meanwhile.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::Surus;
@@ -21,6 +21,11 @@ if (function_exists('surus_serve') && getenv('SURUS_ENGINE') !== 'classic') {
 }
 "#;
 
+/// The most workers of the pool.
+const MAX: usize = 6;
+/// How long a pool may take for what the tests wait for.
+const PATIENCE: Duration = Duration::from_secs(200);
+
 struct Scaled {
     surus: Surus,
     _site: tempfile::TempDir,
@@ -31,8 +36,8 @@ impl Scaled {
         let site = tempfile::tempdir().unwrap();
         std::fs::set_permissions(site.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let configuration = format!(
-            "[engine]\nname = '{engine}'\nscript = 'index.php'\nmin_workers = 1\nmax_workers = 6\n\
-             spare_workers = 0\nqueue_timeout = '60s'\n"
+            "[engine]\nname = '{engine}'\nscript = 'index.php'\nmin_workers = 1\n\
+             max_workers = {MAX}\nspare_workers = 0\nqueue_timeout = '60s'\n"
         );
         std::fs::write(site.path().join("surus.toml"), configuration).unwrap();
         std::fs::write(site.path().join("index.php"), SCRIPT).unwrap();
@@ -42,22 +47,35 @@ impl Scaled {
         }
     }
 
-    /// Sends requests at once. Returns their answers.
-    fn get(&self, count: usize, query: &str) -> Vec<String> {
+    /// Sends requests at once.
+    fn send(&self, count: usize, query: &str) -> Vec<Child> {
         let url = format!("{}/index.php?{query}", self.surus.url);
-        let requests: Vec<_> = (0..count)
-            .map(|_| {
-                Command::new("curl")
-                    .args(["-s", "--max-time", "120", &url])
-                    .stdout(Stdio::piped())
-                    .spawn()
-                    .unwrap()
-            })
-            .collect();
-        requests
-            .into_iter()
-            .map(|request| String::from_utf8(request.wait_with_output().unwrap().stdout).unwrap())
-            .collect()
+        let send = |_| {
+            Command::new("curl")
+                .args(["-s", "--max-time", "120", &url])
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        (0..count).map(send).collect()
+    }
+
+    /// Sends requests at once and waits for their answers, which must all come from the script.
+    fn get(&self, count: usize, query: &str) {
+        assert_answered(self.send(count, query));
+    }
+
+    /// Loads the pool until it has all its workers. A pool at rest soon has fewer.
+    fn fill(&self) {
+        let began = Instant::now();
+        let mut is_full = false;
+        while !is_full {
+            let requests = self.send(24, "sleep=300");
+            let status = self.status();
+            assert_answered(requests);
+            is_full = count(&status) == MAX;
+            assert!(is_full || began.elapsed() < PATIENCE, "{status}");
+        }
     }
 
     fn status(&self) -> serde_json::Value {
@@ -70,57 +88,52 @@ impl Scaled {
     }
 
     /// Waits until there are that many workers.
-    fn wait_for(&self, is_met: impl Fn(u64) -> bool) {
+    fn wait_for(&self, workers: usize) {
         let began = Instant::now();
         loop {
-            let status = self.status().to_string();
-            let count = status.matches("\"pid\":").count() as u64;
-            if is_met(count) {
+            let status = self.status();
+            if count(&status) == workers {
                 return;
             }
-            assert!(began.elapsed() < Duration::from_secs(200), "{status}");
+            assert!(began.elapsed() < PATIENCE, "{status}");
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+}
+
+/// How many workers a status names.
+fn count(status: &serde_json::Value) -> usize {
+    status.to_string().matches("\"pid\":").count()
+}
+
+fn assert_answered(requests: Vec<Child>) {
+    for request in requests {
+        let output = request.wait_with_output().unwrap();
+        let answer = String::from_utf8_lossy(&output.stdout);
+        assert!(answer.starts_with("pid "), "{answer}");
     }
 }
 
 #[test]
 fn pool_grows_under_load_and_shrinks_at_rest_without_a_lost_request() {
     for engine in ["classic", "rewind", "worker", "fork"] {
+        println!("{engine}");
         let pool = Scaled::start(engine);
-        pool.wait_for(|count| count == 1);
-        for round in 0..2 {
-            let answers = pool.get(24, "sleep=300");
-            let lost = answers
-                .iter()
-                .filter(|answer| !answer.starts_with("pid "))
-                .count();
-            assert_eq!(lost, 0, "{engine}, round {round}: {answers:?}");
-        }
-        pool.wait_for(|count| count == 6);
-        // A worker that is killed is replaced, and a reload keeps the size.
-        pool.get(1, "crash=1");
-        pool.wait_for(|count| count == 6);
+        pool.wait_for(1);
+        pool.fill();
+        // A worker that is killed is replaced, and a reload loses nothing.
+        pool.send(1, "crash=1").remove(0).wait().unwrap();
+        pool.fill();
         pool.surus.signal("HUP");
         pool.surus.wait_for_log(|log| log.contains("reloaded"));
-        let answers = pool.get(12, "sleep=100");
-        assert!(
-            answers.iter().all(|answer| answer.starts_with("pid ")),
-            "{engine}"
-        );
+        pool.get(12, "sleep=100");
     }
 }
 
 #[test]
 fn resting_pool_returns_its_workers_and_grows_again() {
     let pool = Scaled::start("rewind");
-    pool.get(24, "sleep=300");
-    pool.wait_for(|count| count == 6);
-    pool.wait_for(|count| count == 1);
-    let answers = pool.get(24, "sleep=300");
-    assert!(
-        answers.iter().all(|answer| answer.starts_with("pid ")),
-        "{answers:?}"
-    );
-    pool.wait_for(|count| count == 6);
+    pool.fill();
+    pool.wait_for(1);
+    pool.fill();
 }
