@@ -131,7 +131,7 @@ fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Stri
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected a text, a number, true, false or a list of them; a name with dots needs \
+    expecting = "expected a string, number, true, false or a list of them; a name with dots needs \
                  quotes, as in \"opcache.enable\" = 1"
 )]
 pub enum IniValue {

@@ -101,7 +101,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
     },
     EngineEntry {
         name: "fork",
-        what_happens: "the booted prototype process forks children ahead of time; each serves one \
+        what_happens: "the booted prototype process forks workers ahead of time; each serves one \
         request",
         boots: "once",
         survives: "nothing (copy-on-write)",

@@ -93,17 +93,17 @@ impl JobMetrics {
             self.running.clone(),
         );
         registry.register(
-            "queue_errors",
+            "broker_errors",
             "Operations that a broker has failed, by queue and operation",
             self.errors.clone(),
         );
         registry.register(
-            "queue_jobs",
+            "broker_jobs",
             "Jobs at their broker by queue and state",
             self.depths.clone(),
         );
         registry.register_with_unit(
-            "queue_oldest_job",
+            "broker_oldest_job",
             "For how long the oldest waiting job has been due",
             Unit::Seconds,
             self.ages.clone(),
@@ -228,7 +228,7 @@ mod tests {
     fn depth_of_an_unreachable_broker_is_left_out() {
         let metrics = JobMetrics::default();
         metrics.set_depth("default", Some([1, 0, 0]), Some(7));
-        assert!(text(&metrics).contains("surus_queue_oldest_job_seconds{queue=\"default\"} 7"));
+        assert!(text(&metrics).contains("surus_broker_oldest_job_seconds{queue=\"default\"} 7"));
         metrics.set_depth("default", None, None);
         assert!(!text(&metrics).contains("{queue=\"default\""));
     }

@@ -182,7 +182,7 @@ impl Default for Metrics {
         );
         registry.register(
             "shared_state_repairs",
-            "Repairs of shared memory that a script has damaged, by what was damaged",
+            "Repairs after a script has damaged shared memory or stopped processes, by reason",
             metrics.repairs.clone(),
         );
         registry.register(
@@ -207,7 +207,7 @@ impl Default for Metrics {
         );
         registry.register(
             "learned_pages_left_out",
-            "Such pages that are left out, because they change an answer",
+            "Such pages that are left out, because they change an answer or end the boot",
             metrics.learned_pages_left_out.clone(),
         );
         registry.register(
@@ -217,13 +217,13 @@ impl Default for Metrics {
         );
         registry.register(
             "connections_refused",
-            "Connections closed because http.max_connections were open and none became idle in \
-                time",
+            "Connections closed because http.max_connections were open, or tls.max_handshakes in \
+                flight, and none became idle in time",
             metrics.connections_refused.clone(),
         );
         registry.register(
             "early_hints_dropped",
-            "Early hints dropped because their request had sent too many",
+            "Early hints dropped because too many waited for their client, or came too late",
             metrics.early_hints_dropped.clone(),
         );
         registry.register(

@@ -48,9 +48,11 @@ const RUN_ELSEWHERE: [(&str, &str); 24] = [
 
 /// Commands of this repository that no test runs as they stand, and why. `commands.rs` tests that
 /// their files and targets exist, and has the reasons for all other programs.
-const NOT_RUN: [(&str, &str); 25] = [
+const NOT_RUN: [(&str, &str); 28] = [
     ("cargo build", "builds a release"),
+    ("make check-features", "compiles for minutes"),
     ("make check-headers", "downloads headers of PHP"),
+    ("make check-tls", "takes minutes"),
     ("make deb", "builds packages; `make try-deb` installs them"),
     ("make deny", "asks the database of advisories"),
     ("make fuzz", "takes minutes"),
@@ -77,6 +79,10 @@ const NOT_RUN: [(&str, &str); 25] = [
     (
         "make test-shared-memory",
         "takes ten minutes; `make test` runs a shorter form",
+    ),
+    (
+        "make test-work",
+        "takes minutes; `make test` runs a shorter form",
     ),
     ("make try-deb", "needs root and a Debian"),
     ("make try-readme", "needs root and a Debian"),

@@ -172,7 +172,7 @@ fn blocks(choose: impl Fn(&str) -> bool) -> Vec<Block> {
     all.filter(|block| choose(&block.language)).collect()
 }
 
-/// A program in `PATH`, or one that `make setup` has installed.
+/// A program in `PATH`, or one that `scripts/install test lint` has installed. CI must have it.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let ours = [
@@ -180,7 +180,10 @@ pub fn tool(name: &str) -> Option<PathBuf> {
         root().join("target/tools/lint/bin"),
     ];
     let mut places = std::env::split_paths(&path).chain(ours);
-    places.find_map(|directory| Some(directory.join(name)).filter(|file| file.is_file()))
+    let tool = places.find_map(|it| Some(it.join(name)).filter(|file| file.is_file()));
+    let is_optional = std::env::var_os("CI").is_none();
+    assert!(tool.is_some() || is_optional, "{name} is not installed");
+    tool
 }
 
 fn temporary(text: &str) -> tempfile::NamedTempFile {

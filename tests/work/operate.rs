@@ -202,11 +202,11 @@ fn metrics_tell_depth_and_age_of_every_broker() {
     for work in &works {
         let text = metrics(work);
         for (state, count) in [("waiting", 1), ("delayed", 1), ("reserved", 0)] {
-            let line = format!("surus_queue_jobs{{queue=\"default\",state=\"{state}\"}} {count}");
+            let line = format!("surus_broker_jobs{{queue=\"default\",state=\"{state}\"}} {count}");
             assert!(text.contains(&line), "{line}: {text}");
         }
         let age = text
-            .split("surus_queue_oldest_job_seconds{queue=\"default\"} ")
+            .split("surus_broker_oldest_job_seconds{queue=\"default\"} ")
             .nth(1);
         let age: u64 = age.unwrap().lines().next().unwrap().parse().unwrap();
         assert!(age >= 60, "{age}");

@@ -1,6 +1,6 @@
 <?php
 // Reports PHP's version and settings in the format of sapi/php/startup_report.c.
-namespace Surus\Stock;
+namespace Surus\External;
 
 header('Content-Type: text/plain');
 $restricted = ini_get('opcache.restrict_api');

@@ -65,7 +65,7 @@ fn sqlite_on_a_full_disk_is_waited_for_and_said_once() {
     work.wait_for_log(|log| log.contains("cannot settle a job; trying again"));
     let failures = || {
         let text = metrics(&work);
-        let line = r#"surus_queue_errors_total{queue="default",operation="settle"} "#;
+        let line = r#"surus_broker_errors_total{queue="default",operation="settle"} "#;
         let found = text.lines().find_map(|text| text.strip_prefix(line));
         found.map_or(0, |number| number.parse().unwrap())
     };

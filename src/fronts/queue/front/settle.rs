@@ -1,4 +1,5 @@
-//! Settles jobs with their sources, and extends the leases of those that this process holds.
+//! Settles jobs with their sources (acknowledges or returns them), and extends the leases of those
+//! that this process holds.
 
 use std::sync::atomic::Ordering;
 
