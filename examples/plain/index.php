@@ -71,7 +71,7 @@ http_response_code($found ? 200 : 404);
     </section>
 
     <section>
-        <h2>Who answered</h2>
+        <h2>The server that answered</h2>
         <dl>
 <?php foreach ($server as $name => $value) { ?>
             <div><dt><?= h($name) ?></dt><dd><?= h($value) ?></dd></div>

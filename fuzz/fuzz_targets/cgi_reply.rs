@@ -15,9 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
         None => bytes,
     };
     let block = Bytes::copy_from_slice(block);
-    let Ok((head, _)) = parse(&block) else { return };
-    assert!((200..1000).contains(&head.status.as_u16()));
-    for (name, value) in &head.headers {
+    let Ok((parts, _)) = parse(&block) else { return };
+    assert!((200..1000).contains(&parts.status.as_u16()));
+    for (name, value) in &parts.headers {
         assert!(!name.as_str().is_empty());
         assert!(value.as_bytes().iter().all(|c| *c >= 0x20 && *c != 0x7f || *c == b'\t'));
     }

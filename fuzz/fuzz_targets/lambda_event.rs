@@ -35,15 +35,16 @@ fuzz_target!(|event: &[u8]| {
     if let Some(event) = &request {
         *response.headers_mut() = event.request.headers().clone();
     }
-    let head = response.into_parts().0;
+    let parts = response.into_parts().0;
     let format = request.map_or(EventFormat::FunctionUrl, |event| event.format);
+    let written = write(&format, &parts, event);
     let answer: serde_json::Value =
-        serde_json::from_slice(&write(&format, &head, event).json).expect("the answer is not JSON");
+        serde_json::from_slice(&written.json).expect("the answer is not JSON");
     assert_eq!(answer["statusCode"], 200);
     if answer["isBase64Encoded"] == false {
         assert_eq!(answer["body"].as_str().map(str::as_bytes), Some(event));
     }
-    let prelude = prelude(&format, &head);
+    let prelude = prelude(&format, &parts);
     let json = prelude.strip_suffix(&[0; 8]).expect("no end of the prelude");
     assert!(serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok());
 });

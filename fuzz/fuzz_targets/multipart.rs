@@ -5,7 +5,7 @@
 use std::io;
 
 use libfuzzer_sys::fuzz_target;
-use surus::engines::external::roadrunner::multipart::{PartHead, Parts, boundary, parse};
+use surus::engines::external::roadrunner::multipart::{PartHeaders, Parts, boundary, parse};
 
 #[derive(Default)]
 struct Counted {
@@ -14,9 +14,9 @@ struct Counted {
 }
 
 impl Parts for Counted {
-    fn begin(&mut self, head: PartHead) -> io::Result<()> {
-        assert!(!self.is_open && !head.name.is_empty());
-        assert!(head.file_name.is_none_or(|name| !name.contains(['/', '\\'])));
+    fn begin(&mut self, headers: PartHeaders) -> io::Result<()> {
+        assert!(!self.is_open && !headers.name.is_empty());
+        assert!(headers.file_name.is_none_or(|name| !name.contains(['/', '\\'])));
         self.is_open = true;
         Ok(())
     }

@@ -47,8 +47,8 @@ fn read(flags: u8, context: Bytes) {
     let Ok(context) = response::parse(flags, &context) else {
         return;
     };
-    assert!((100..600).contains(&context.head.status.as_u16()));
-    for (name, value) in &context.head.headers {
+    assert!((100..600).contains(&context.parts.status.as_u16()));
+    for (name, value) in &context.parts.headers {
         assert!(!name.as_str().is_empty());
         assert!(value.as_bytes().iter().all(|c| *c >= 0x20 && *c != 0x7f || *c == b'\t'));
     }

@@ -17,6 +17,7 @@ def load(name):
 
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).parents[1]))
 prose, wrap = load("prose"), load("wrap")
 
 
@@ -129,6 +130,47 @@ class Idioms(unittest.TestCase):
         for path in ("a.toml", "a.toml.example"):
             self.assertEqual(found(path, "# anew\na = 1\n"), [(1, "anew")], path)
 
+    def test_comments_and_texts_of_yaml_are_read(self):
+        for source, lines in [
+            ("# anew\na: anew # b anew\nc: '# anew'\n", [1, 2]),
+            ("a: 1\n{{- /* one\n   anew */ -}}\nb: {{ anew }}\n", [3]),
+            ("- name: Opened anew\n  label: anew\n", [1]),
+            ("description: >\n  It is\n  opened anew.\nother: opened anew\n", [3]),
+            ('summary: "{{ anew }} is anew"\n', [1]),
+            ("run: |\n  # anew\n  anew a b\n", [2]),
+        ]:
+            for path in ("a.yml", "a.yaml", "a.tpl"):
+                self.assertEqual(found(path, source), [(n, "anew") for n in lines], source)
+
+    def test_comments_and_texts_of_templates_are_read(self):
+        for source, lines in [
+            ("<!-- anew -->\n{# anew #}\n{{-- anew --}}\n", [1, 2, 3]),
+            ("{{ anew }}{% anew %}{!! anew !!}", []),
+            ("<p>\n  It is <b>opened</b>\n  anew.</p>\n<p class=anew>\n", [3]),
+            ('<img alt="Opened anew"><input name="opened anew">\n', [1]),
+            ("<code>anew</code> <pre>anew</pre> <?= $anew ?> <?php anew(); ?>\n", []),
+            ("<script>\n// anew\na('anew'); b('opened anew');\n</script>", [2, 3]),
+            ("<script>a(`${anew} anew`);</script>\n", [1]),
+            ("<style>\n/* anew */\n.anew { a: 'an anew' }\n</style>\n", [2]),
+            ("@foreach ($anew as $a)\nan&nbsp;d anew\n", [2]),
+        ]:
+            for path in ("a.html", "a.html.twig", "a.blade.php"):
+                expected = sorted((n, "anew") for n in lines)
+                self.assertEqual(sorted(found(path, source)), expected, source)
+        self.assertEqual(found("a.php", "<?php a(); ?>\n<p>Anew it\nis anew</p>\n"), [(3, "anew")])
+        self.assertEqual(found("a.php", "<?php\na(); // anew\n"), [(2, "anew")])
+        self.assertEqual(found("a.css", "/* anew */\n.anew { b: url(//anew) }"), [(1, "anew")])
+        self.assertEqual(found("a.js", "a('http://anew it', 1); // anew\n"), [(1, "anew")] * 2)
+
+    def test_comments_in_code_of_pages_and_of_other_configuration_are_read(self):
+        for language in ("yaml", "toml", "sh", "nginx", "caddyfile", "dockerfile"):
+            page = f"Text\n\n```{language}\na\n# anew\n```\n"
+            self.assertEqual(found("a.md", page), [(5, "anew")], language)
+        page = "```php\na(); // anew\n```\n```text\n# anew\n```\n"
+        self.assertEqual(found("a.md", page), [(2, "anew")])
+        for path in ("a.conf", "a.service", "a.socket", "a.sysusers", "packaging/Dockerfile"):
+            self.assertEqual(found(path, "# anew\nanew=1\n"), [(1, "anew")], path)
+
     def test_words_are_counted_once(self):
         self.assertEqual(
             prose.words(prose.prose("a.md", "Two words\nand three more `code not`.\n")), 6
@@ -166,6 +208,14 @@ class Columns(unittest.TestCase):
         for path in ["a.toml", "a.toml.example"]:
             source = f'# {self.LONG}\na = "{self.LONG}"\n#a = "{self.LONG}"\n'
             self.assertEqual(self.long(path, source), [1, 3], path)
+
+    def test_comments_of_configuration_and_lines_of_templates_are_checked(self):
+        source = f'# {self.LONG}\na: "{self.LONG}"\n'
+        for path in ["a.yml", "a.yaml", "a.service", "Dockerfile"]:
+            self.assertEqual(self.long(path, source), [1], path)
+            self.assertEqual(self.long(f"tests/{path}", source), [], path)
+        for path in ["a.html", "a.html.twig", "a.blade.php", "a.js"]:
+            self.assertEqual(self.long(path, f"{self.LONG}\na\n"), [1], path)
 
     def test_what_cannot_be_wrapped_is_allowed(self):
         self.assertEqual(
@@ -210,6 +260,26 @@ class Sentences(unittest.TestCase):
         ]:
             self.assertEqual(self.wrong(source, language), lines, source)
 
+    def test_long_sentences_of_templates_and_configuration_are_found(self):
+        half = "word " * 16
+        for language, source, lines in [
+            ("toml", f"# One.\n# {half}\n# {half}\na = 1\n", [2]),
+            ("toml", f"#a = 1\n# {half}\n#[b]\n# {half}\n#c = 1\n", []),
+            ("toml", f"# One:\n# - {half}\n#   {half}\n", []),
+            ("yaml", f"# {half}\n# {half}\na: 1 # {self.LONG}\n", [1]),
+            ("yaml", f"description: >\n  {half}\n  {half}\n", [2]),
+            ("conf", f"# {self.LONG}\n", [1]),
+            ("py", f"# {self.LONG}\n", [1]),
+            ("sh", f"# {self.LONG}\n", [1]),
+            ("html", f"<p>{half}</p><p>{half}</p>\n<p>One. {half}\n<b>{half}</b></p>", [2]),
+            ("html", f"<!-- {self.LONG} -->\n", [1]),
+            ("js", f"// {half}\n// {half}\n", [1]),
+            ("css", f"/* {self.LONG} */\n", [1]),
+            ("php", f"<?php a(); ?>\n<p>{self.LONG}</p>\n", [2]),
+            ("md", f"```yaml\n# {self.LONG}\n```\n", [2]),
+        ]:
+            self.assertEqual(self.wrong(source, language), lines, source)
+
     def test_only_descriptions_of_items_begin_with_what(self):
         for language, source, lines in [
             ("rs", "    /// What is wrong.\n    why: String,\n", []),
@@ -220,6 +290,9 @@ class Sentences(unittest.TestCase):
             ("c", "\t/* What is wrong stays. */\n", [1]),
             ("php", "<?php\n    /** What is wrong. */\n", []),
             ("php", "<?php\n    // What is wrong stays.\n", [2]),
+            ("toml", "# What is wrong.\n#a = 1\n# One. What is left stays.\n#b = 1\n", [3]),
+            ("yaml", "# What is wrong.\na: 1\n", []),
+            ("html", "<p>What is wrong stays.</p>", [1]),
         ]:
             self.assertEqual(self.wrong(source, language), lines, source)
 

@@ -171,33 +171,34 @@ pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
     let Some(coding) = accepted(headers, &DYNAMIC).first().copied() else {
         return response;
     };
-    let (mut head, body) = response.into_parts();
+    let (mut parts, body) = response.into_parts();
     let body = match body {
         ResponseBody::Full(bytes) => match at_once(coding, bytes).await {
             Ok(compressed) => {
-                head.headers
+                parts
+                    .headers
                     .insert(header::CONTENT_LENGTH, compressed.len().into());
                 ResponseBody::Full(compressed)
             }
-            Err(plain) => return Response::from_parts(head, ResponseBody::Full(plain)),
+            Err(plain) => return Response::from_parts(parts, ResponseBody::Full(plain)),
         },
         ResponseBody::Stream(body) => {
             let Some(memory) = MEMORY.try_take(coding.memory()) else {
-                return Response::from_parts(head, ResponseBody::Stream(body));
+                return Response::from_parts(parts, ResponseBody::Stream(body));
             };
-            head.headers.remove(header::CONTENT_LENGTH);
+            parts.headers.remove(header::CONTENT_LENGTH);
             ResponseBody::stream(Compressed::new(body, coding, memory))
         }
     };
-    head.headers.remove(header::ACCEPT_RANGES);
-    head.headers.insert(
+    parts.headers.remove(header::ACCEPT_RANGES);
+    parts.headers.insert(
         header::CONTENT_ENCODING,
         HeaderValue::from_static(coding.name()),
     );
-    if let Some(marked) = head.headers.get(header::ETAG).and_then(marked) {
-        head.headers.insert(header::ETAG, marked);
+    if let Some(marked) = parts.headers.get(header::ETAG).and_then(marked) {
+        parts.headers.insert(header::ETAG, marked);
     }
-    Response::from_parts(head, body)
+    Response::from_parts(parts, body)
 }
 
 /// Whether a response without a body stands for one that depends on `Accept-Encoding`, as far as

@@ -114,20 +114,20 @@ pub enum Dispatch {
 }
 
 impl Application {
-    /// Answers a request that has been received as a whole. `event` makes an event of its head and
+    /// Answers a request that has been received as a whole. `event` makes an event of its parts and
     /// script, as for [`begin`](Self::begin).
     pub async fn answer(
         &self,
-        head: http::request::Parts,
+        parts: http::request::Parts,
         origin: Origin,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Result<Response, Failure> {
-        let is_head = head.method == Method::HEAD;
-        let view = self.view(&head.headers, &origin.clone().into());
+        let is_head = parts.method == Method::HEAD;
+        let view = self.view(&parts.headers, &origin.clone().into());
         let Routed {
             dispatch, headers, ..
-        } = match check_relayed(&head) {
-            Ok(()) => self.begin_in_turn(head, |_| origin.clone(), event).await,
+        } = match check_relayed(&parts) {
+            Ok(()) => self.begin_in_turn(parts, |_| origin.clone(), event).await,
             Err(rejection) => Dispatch::Rejected(rejection).into(),
         };
         let answer = match dispatch {
@@ -169,33 +169,33 @@ impl Application {
     /// Like [`begin`](Self::begin), but waits for a look-up that takes long.
     async fn begin_in_turn(
         &self,
-        mut head: http::request::Parts,
+        mut parts: http::request::Parts,
         origin: impl Fn(&HeaderMap) -> Origin,
         mut event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Routed {
         let mut found = None;
         loop {
             let now = Instant::now();
-            let slow = match self.begin(head, Look { now, found }, &origin, event) {
+            let slow = match self.begin(parts, Look { now, found }, &origin, event) {
                 Ok(routed) => return routed,
                 Err((slow, again)) => {
                     event = again;
                     slow.find().await
                 }
             };
-            (head, found) = match slow {
-                Ok((head, slowly)) => (head, Some(slowly)),
+            (parts, found) = match slow {
+                Ok((parts, slowly)) => (parts, Some(slowly)),
                 Err(rejection) => return Dispatch::Rejected(rejection).into(),
             };
         }
     }
 
     /// Determines what answers, and whether that can begin. `event` makes an event of the request's
-    /// head and the script; `origin` determines the client for rules that need it. `Host` is the
+    /// parts and the script; `origin` determines the client for rules that need it. `Host` is the
     /// one that the client has requested. The error is for a look-up that takes long.
     pub fn begin<E>(
         &self,
-        head: http::request::Parts,
+        parts: http::request::Parts,
         look: Look,
         origin: impl Fn(&HeaderMap) -> Origin,
         event: E,
@@ -203,30 +203,32 @@ impl Application {
     where
         E: FnOnce(http::request::Parts, Script) -> Event,
     {
-        let path = match normalize(head.uri.path()) {
+        let path = match normalize(parts.uri.path()) {
             Ok(path) => path,
             Err(why) => return Ok(Dispatch::Rejected(reject(StatusCode::BAD_REQUEST, why)).into()),
         };
         let tree = self.tree.load();
         let mut choice = tree.routes.choose(&RequestFacts {
-            method: &head.method,
+            method: &parts.method,
             path: path.path(),
-            headers: &head.headers,
-            query: head.uri.query(),
+            headers: &parts.headers,
+            query: parts.uri.query(),
         });
         let headers = std::mem::take(&mut choice.headers);
         let mut route = choice.path.cloned();
-        let found = self.find(&tree, choice, &head, &path, look, &|| origin(&head.headers));
+        let found = self.find(&tree, choice, &parts, &path, look, &|| {
+            origin(&parts.headers)
+        });
         let dispatch = match found {
             Ok(RoutedRequest::Script(engine, script, wishes)) => {
                 route = route.or_else(|| Some(script.name.clone()));
-                self.event(head, engine, script, wishes, event)
+                self.event(parts, engine, script, wishes, event)
             }
             Ok(RoutedRequest::Answer(response)) => Dispatch::Answer(response),
             Ok(RoutedRequest::Later(site, later)) => {
-                let origin = origin(&head.headers);
+                let origin = origin(&parts.headers);
                 let slow = SlowRequest {
-                    head,
+                    parts,
                     site,
                     origin,
                     later,
@@ -245,31 +247,31 @@ impl Application {
     /// Prepares what the engine gets.
     fn event(
         &self,
-        mut head: http::request::Parts,
+        mut parts: http::request::Parts,
         engine: &'static str,
         script: Script,
         wishes: Wishes,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Dispatch {
-        if head
+        if parts
             .headers
             .keys()
             .any(|name| SPOOFABLE_HEADERS.contains(name))
         {
             for name in &SPOOFABLE_HEADERS {
-                head.headers.remove(name);
+                parts.headers.remove(name);
             }
         }
         let preferences = ResponsePreferences {
-            method: head.method.clone(),
-            headers: preferences(&head.headers),
+            method: parts.method.clone(),
+            headers: preferences(&parts.headers),
             compress: wishes.compress,
         };
-        entity_tag::unmark(&mut head.headers);
+        entity_tag::unmark(&mut parts.headers);
         Dispatch::Event {
             engine,
             preferences,
-            event: Box::new(event(head, script)),
+            event: Box::new(event(parts, script)),
             streams_body: wishes.streams_body,
         }
     }
@@ -328,7 +330,7 @@ impl Application {
         &self,
         tree: &DocumentTree,
         choice: Choice<'_>,
-        head: &http::request::Parts,
+        parts: &http::request::Parts,
         path: &NormalizedPath<'_>,
         look: Look,
         origin: &dyn Fn() -> Origin,
@@ -342,7 +344,7 @@ impl Application {
         match choice.action {
             Some(Action::Deny) => return Err(reject(StatusCode::FORBIDDEN, "denied by a route")),
             Some(Action::Redirect(redirect)) => {
-                let location = redirect.location(&head.uri, path.path());
+                let location = redirect.location(&parts.uri, path.path());
                 return Ok(RoutedRequest::Answer(redirect_to(
                     redirect.status,
                     &location,
@@ -363,7 +365,7 @@ impl Application {
         let found = match look.found {
             // A reload may have replaced the site.
             Some(slowly) if Arc::ptr_eq(&slowly.site, site) => slowly.resolution,
-            _ => look_up(site, head, path, look.now, origin, Pace::Prompt),
+            _ => look_up(site, parts, path, look.now, origin, Pace::Prompt),
         };
         match found {
             Resolution::Script(script) => Ok(RoutedRequest::Script(engine, script, wishes)),
@@ -375,12 +377,12 @@ impl Application {
                 let sibling = |suffix: &str| site.sibling(&name, suffix);
                 Ok(RoutedRequest::Answer(static_files::answer(
                     file,
-                    &head.method,
-                    &head.headers,
+                    &parts.method,
+                    &parts.headers,
                     sibling,
                 )))
             }
-            Resolution::Redirect(to) => Ok(RoutedRequest::Answer(redirect(&to, head.uri.query()))),
+            Resolution::Redirect(to) => Ok(RoutedRequest::Answer(redirect(&to, parts.uri.query()))),
             Resolution::RedirectTo(status, to) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::FOUND);
                 Ok(RoutedRequest::Answer(redirect_to(status, &to)))

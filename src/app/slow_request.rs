@@ -25,53 +25,53 @@ pub struct SlowlyFound {
 
 /// A request whose look-up takes long.
 pub struct SlowRequest {
-    pub(super) head: Parts,
+    pub(super) parts: Parts,
     pub(super) site: Arc<Site>,
     pub(super) origin: Origin,
     pub(super) later: Later,
 }
 
 impl SlowRequest {
-    /// Looks up what answers. Returns also the request's head, to begin again.
+    /// Looks up what answers. Returns also the request's parts, to begin again.
     pub async fn find(self) -> Result<(Parts, SlowlyFound), RequestRejection> {
         let Self {
-            head,
+            parts,
             site,
             origin,
             later,
         } = self;
-        let find = |site: &Site, (head, origin): &(Parts, Origin), pace| {
+        let find = |site: &Site, (parts, origin): &(Parts, Origin), pace| {
             let origin = || origin.clone();
-            match normalize(head.uri.path()) {
-                Ok(path) => look_up(site, head, &path, Instant::now(), &origin, pace),
+            match normalize(parts.uri.path()) {
+                Ok(path) => look_up(site, parts, &path, Instant::now(), &origin, pace),
                 Err(why) => Resolution::Malformed(why),
             }
         };
-        let ((head, _), resolution) = site.find_in_turn(later, (head, origin), find).await?;
-        Ok((head, SlowlyFound { site, resolution }))
+        let ((parts, _), resolution) = site.find_in_turn(later, (parts, origin), find).await?;
+        Ok((parts, SlowlyFound { site, resolution }))
     }
 }
 
 pub(super) fn look_up(
     site: &Site,
-    head: &Parts,
+    parts: &Parts,
     path: &NormalizedPath<'_>,
     now: Instant,
     origin: &dyn Fn() -> Origin,
     pace: Pace,
 ) -> Resolution {
     // From HTTP/2 on, each request names the host, which is no part of the line that rules see.
-    let is_absolute = head.uri.scheme().is_some() && head.version < Version::HTTP_2;
-    let whole = is_absolute.then(|| head.uri.to_string());
-    let target = head.uri.path_and_query();
+    let is_absolute = parts.uri.scheme().is_some() && parts.version < Version::HTTP_2;
+    let whole = is_absolute.then(|| parts.uri.to_string());
+    let target = parts.uri.path_and_query();
     let facts = Facts {
-        method: &head.method,
+        method: &parts.method,
         target: whole
             .as_deref()
             .unwrap_or_else(|| target.map_or("/", |target| target.as_str())),
-        query: head.uri.query(),
-        version: head.version,
-        headers: &head.headers,
+        query: parts.uri.query(),
+        version: parts.version,
+        headers: &parts.headers,
         origin,
         steps: Steps::of(pace),
         pace,

@@ -30,9 +30,9 @@ const MAX_METHOD: usize = 64;
 
 /// Validates a request that another server has accepted already. It may lack `Host`: health checks
 /// of load balancers have none.
-pub fn check_relayed(head: &http::request::Parts) -> Result<(), RequestRejection> {
-    check_method(&head.method)?;
-    check_host(&head.headers).map(|_| ())
+pub fn check_relayed(parts: &http::request::Parts) -> Result<(), RequestRejection> {
+    check_method(&parts.method)?;
+    check_host(&parts.headers).map(|_| ())
 }
 
 pub fn check_method(method: &Method) -> Result<(), RequestRejection> {

@@ -131,7 +131,7 @@ impl SendFile {
         {
             return response;
         }
-        let (mut head, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
         discard(body);
         let found = match found {
             Ok(found) => found,
@@ -158,18 +158,18 @@ impl SendFile {
         let method = if safe { method } else { &Method::GET };
         let (file, body) = static_files::answer(found, method, headers, |_| None).into_parts();
 
-        let content_type = head
+        let content_type = parts
             .headers
             .remove(header::CONTENT_TYPE)
             .filter(is_deliberate);
         for name in OF_THE_BODY {
-            head.headers.remove(name);
+            parts.headers.remove(name);
         }
         for (name, value) in &file.headers {
             if *name == header::VARY {
-                vary(&mut head.headers, header::ACCEPT_ENCODING);
+                vary(&mut parts.headers, header::ACCEPT_ENCODING);
             } else {
-                head.headers.insert(name, value.clone());
+                parts.headers.insert(name, value.clone());
             }
         }
         let is_parts = file
@@ -180,12 +180,12 @@ impl SendFile {
             && file.headers.contains_key(header::CONTENT_TYPE)
             && !is_parts
         {
-            head.headers.insert(header::CONTENT_TYPE, content_type);
+            parts.headers.insert(header::CONTENT_TYPE, content_type);
         }
         if status == StatusCode::OK {
-            head.status = file.status;
+            parts.status = file.status;
         }
-        Response::from_parts(head, body)
+        Response::from_parts(parts, body)
     }
 
     fn by_path(&self, path: &[u8]) -> Result<FoundFile, Unsent> {

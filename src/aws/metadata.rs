@@ -157,33 +157,33 @@ pub(super) mod tests {
     const KEYS: &str = r#"{"Code": "Success", "AccessKeyId": "A", "SecretAccessKey": "S",
         "Token": "T", "Expiration": "2030-01-01T00:00:00Z"}"#;
 
-    /// Answers each request by its method and path. Returns the address and the heads it gets.
+    /// Answers each request by its method and path. Returns the address and the requests it gets.
     pub fn service(
         answer: impl Fn(&str) -> Option<String> + Send + 'static,
     ) -> (String, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let heads = Arc::new(Mutex::new(Vec::new()));
-        let seen = heads.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = BufReader::new(stream.unwrap());
-                let mut head = String::new();
-                while !head.ends_with("\r\n\r\n") {
-                    assert!(stream.read_line(&mut head).unwrap() > 0);
+                let mut request = String::new();
+                while !request.ends_with("\r\n\r\n") {
+                    assert!(stream.read_line(&mut request).unwrap() > 0);
                 }
-                let asked = head.split(" HTTP/").next().unwrap();
+                let asked = request.split(" HTTP/").next().unwrap();
                 let answer = answer(asked);
                 let status = if answer.is_some() { 200 } else { 404 };
                 let body = answer.unwrap_or_default();
-                seen.lock().unwrap().push(head);
+                seen.lock().unwrap().push(request);
                 let length = body.len();
                 let answer =
                     format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}");
                 stream.get_mut().write_all(answer.as_bytes()).unwrap();
             }
         });
-        (address, heads)
+        (address, requests)
     }
 
     /// Answers as a machine whose role has these keys.
@@ -207,22 +207,22 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn machine_is_asked_with_a_session_token() {
-        let (address, heads) = service(|asked| machine(asked, KEYS));
+        let (address, requests) = service(|asked| machine(asked, KEYS));
         let variables = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", address.as_str())].into();
         assert_found(&of_machine(&variables).await.unwrap());
-        let heads = heads.lock().unwrap();
-        assert!(heads[0].contains("x-aws-ec2-metadata-token-ttl-seconds: "));
-        for head in &heads[1..] {
+        let requests = requests.lock().unwrap();
+        assert!(requests[0].contains("x-aws-ec2-metadata-token-ttl-seconds: "));
+        for request in &requests[1..] {
             assert!(
-                head.contains("x-aws-ec2-metadata-token: the-session"),
-                "{head}"
+                request.contains("x-aws-ec2-metadata-token: the-session"),
+                "{request}"
             );
         }
     }
 
     #[tokio::test]
     async fn container_is_asked_with_the_token_of_its_file() {
-        let (address, heads) = service(|asked| (asked == "GET /keys?a=b").then(|| KEYS.into()));
+        let (address, requests) = service(|asked| (asked == "GET /keys?a=b").then(|| KEYS.into()));
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "the-token\n").unwrap();
         let uri = format!("{address}/keys?a=b");
@@ -235,7 +235,7 @@ pub(super) mod tests {
         ];
         let container = Container::of(&variables.into()).unwrap().unwrap();
         assert_found(&container.credentials().await.unwrap());
-        assert!(heads.lock().unwrap()[0].contains("authorization: the-token\r\n"));
+        assert!(requests.lock().unwrap()[0].contains("authorization: the-token\r\n"));
     }
 
     #[tokio::test]

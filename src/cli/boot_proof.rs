@@ -215,12 +215,12 @@ impl Probes<'_> {
         if other {
             event = warm_ups::from_another_visitor(event);
         }
-        let (head, body) = pool.handle(Box::new(event)).await?.into_parts();
+        let (parts, body) = pool.handle(Box::new(event)).await?.into_parts();
         let body = Limited::new(body, MAX_PAGE).collect().await;
         let body = body
             .map_err(|error| anyhow!(error))
             .with_context(|| format!("pages of at most {} MiB are compared", MAX_PAGE >> 20))?;
         let body = body.to_bytes();
-        Ok(page_diff::comparable(&head, &body))
+        Ok(page_diff::comparable(&parts, &body))
     }
 }

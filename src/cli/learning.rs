@@ -403,11 +403,11 @@ async fn get_learned(page: &str, site: &Arc<Site>) -> Option<Event> {
 }
 
 async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Outcome<Vec<u8>> {
-    let (head, body) = answer
+    let (parts, body) = answer
         .await
         .map_err(|error| error.to_string())?
         .into_parts();
     let body = Limited::new(body, MAX_BODY).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
-    Ok(page_diff::comparable(&head, &body))
+    Ok(page_diff::comparable(&parts, &body))
 }

@@ -185,12 +185,12 @@ async fn response(
     id: &str,
     request: Request<Incoming>,
 ) -> Result<RuntimeReply, ApiError> {
-    let (head, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let ticket = sandbox
         .state()
-        .answer(AnswerCall::Response, id, nonce(&head.headers))?;
-    let content_type = text(&head.headers, header::CONTENT_TYPE.as_str());
-    let is_streamed = match text(&head.headers, "lambda-runtime-function-response-mode").as_deref()
+        .answer(AnswerCall::Response, id, nonce(&parts.headers))?;
+    let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str());
+    let is_streamed = match text(&parts.headers, "lambda-runtime-function-response-mode").as_deref()
     {
         None | Some("") => false,
         Some("streaming") => true,
@@ -314,12 +314,12 @@ async fn error(
     id: &str,
     request: Request<Incoming>,
 ) -> Result<RuntimeReply, ApiError> {
-    let (head, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let ticket = sandbox
         .state()
-        .answer(AnswerCall::Error, id, nonce(&head.headers))?;
+        .answer(AnswerCall::Error, id, nonce(&parts.headers))?;
     let error = match collect(body, MAX_PAYLOAD).await {
-        Ok((bytes, _)) => reported_error(&head.headers, bytes),
+        Ok((bytes, _)) => reported_error(&parts.headers, bytes),
         Err(ReadBodyError::Truncated) => FunctionError::truncated(),
         Err(ReadBodyError::TooLarge) => {
             let error = FunctionError::too_large();
@@ -374,9 +374,9 @@ async fn restore_error(
 }
 
 async fn reported(request: Request<Incoming>) -> Result<FunctionError, ApiError> {
-    let (head, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     match collect(body, MAX_PAYLOAD).await {
-        Ok((bytes, _)) => Ok(reported_error(&head.headers, bytes)),
+        Ok((bytes, _)) => Ok(reported_error(&parts.headers, bytes)),
         Err(ReadBodyError::TooLarge) => Err(ApiError::too_large()),
         Err(ReadBodyError::Truncated) => Err(ApiError::truncated()),
     }

@@ -22,8 +22,8 @@ pub async fn register(
     sandbox: &Sandbox,
     request: Request<Incoming>,
 ) -> Result<RuntimeReply, ApiError> {
-    let (head, body) = request.into_parts();
-    let name = text(&head.headers, "lambda-extension-name").unwrap_or_default();
+    let (parts, body) = request.into_parts();
+    let name = text(&parts.headers, "lambda-extension-name").unwrap_or_default();
     let Ok((bytes, _)) = collect(body, MAX_PAYLOAD).await else {
         return Err(ApiError::truncated());
     };
@@ -38,7 +38,7 @@ pub async fn register(
         "functionVersion": function.version,
         "handler": function.handler,
     });
-    let features = text(&head.headers, "lambda-extension-accept-feature").unwrap_or_default();
+    let features = text(&parts.headers, "lambda-extension-accept-feature").unwrap_or_default();
     if features.split(',').any(|f| f.trim() == "accountId") {
         said["accountId"] = serde_json::json!(function.account);
     }

@@ -149,7 +149,7 @@ pub fn visit(surus: &Surus) {
 
     visitor
         .get("/guestbook")
-        .shows("Nobody has signed yet.")
+        .shows("No one has signed yet.")
         .shows(r#"name="entry[name]""#);
     let refused = visitor
         .post(

@@ -1,8 +1,13 @@
 //! Runs the commands of documents that need nothing but an application and a running Surus.
 
+mod elsewhere;
+
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
+use regex::Regex;
+
+use self::elsewhere::{Elsewhere, runs};
 use super::common::{Surus, function_url};
 use super::markdown::{pages, root};
 use super::shell::commands;
@@ -19,32 +24,105 @@ const RUN: [&str; 7] = [
 ];
 
 /// The tests that run the other subcommands. Longer names come before their beginnings.
-const RUN_ELSEWHERE: [(&str, &str); 24] = [
-    ("bench app", "tests/cli/bench_app.rs"),
-    ("bench compare", "tests/cli/bench.rs"),
-    ("bench", "tests/cli/bench.rs"),
-    ("completions", "tests/cli/manual.rs"),
-    ("init", "tests/cli/init.rs"),
-    ("lambda console", "tests/lambda/deploy.rs"),
-    ("lambda deploy", "tests/lambda/deploy/aws.rs"),
-    ("lambda dev", "tests/lambda/emulator/command_line.rs"),
-    ("lambda logs", "tests/lambda/deploy.rs"),
-    ("lambda package", "tests/lambda/package.rs"),
-    ("lambda profile", "tests/lambda/profile.rs"),
-    ("leaks", "tests/rewind/leak_report.rs"),
-    ("manual", "tests/cli/manual.rs"),
-    ("new", "tests/cli/new.rs"),
-    ("serve", "tests/common/mod.rs"),
-    ("top", "tests/cli/top.rs"),
-    ("trust", "tests/http/tls/local.rs"),
-    ("work failed", "tests/work/operate.rs"),
-    ("work forget", "tests/work/operate.rs"),
-    ("work pause", "tests/work/operate.rs"),
-    ("work resume", "tests/work/operate.rs"),
-    ("work retry", "tests/work/operate.rs"),
-    ("work status", "tests/work/operate.rs"),
-    ("work", "tests/work/work.rs"),
+const RUN_ELSEWHERE: [Elsewhere; 24] = [
+    runs(
+        "bench app",
+        "cli::bench_app::leaking_application_differs_on_worker_and_not_on_rewind",
+    ),
+    runs(
+        "bench compare",
+        "cli::bench::comparison_of_a_server_with_itself_prints_a_verdict_per_quantity",
+    ),
+    runs(
+        "bench",
+        "cli::bench::run_prints_rate_latencies_and_the_server",
+    ),
+    runs(
+        "completions",
+        "cli::manual::completions_know_subcommands_and_options",
+    ),
+    runs(
+        "init",
+        "cli::init::init_writes_a_commented_configuration_and_overwrites_none",
+    ),
+    runs(
+        "lambda console",
+        "lambda::deploy::console_prints_the_output_and_exits_with_the_status",
+    )
+    .with(AWS)
+    .left_out("make test-deploy"),
+    runs(
+        "lambda deploy",
+        "lambda::deploy::deployment_creates_and_updates_the_function_and_changes_nothing_twice",
+    )
+    .with(AWS)
+    .left_out("make test-deploy"),
+    runs(
+        "lambda dev",
+        "lambda::emulator::command_line::dev_answers_requests_until_sigterm",
+    ),
+    runs(
+        "lambda logs",
+        "lambda::deploy::logs_are_printed_once_while_they_are_followed",
+    )
+    .with(AWS)
+    .left_out("make test-deploy"),
+    runs(
+        "lambda package",
+        "lambda::package::same_project_gives_the_same_bytes",
+    )
+    .left_out("make test-packages"),
+    runs(
+        "lambda profile",
+        "lambda::profile::each_phase_of_a_start_is_measured",
+    ),
+    runs("leaks", "rewind::leak_report::leftover_state_is_named"),
+    runs(
+        "manual",
+        "cli::manual::manual_has_a_page_for_every_subcommand",
+    ),
+    runs(
+        "new",
+        "cli::new::new_project_is_served_tested_and_without_findings",
+    ),
+    runs("serve", "http::files::large_file_arrives_unchanged"),
+    runs(
+        "top",
+        "cli::top::top_prints_requests_errors_and_the_backtrace_of_a_stopped_request",
+    ),
+    runs(
+        "trust",
+        "http::tls::local::trust_puts_the_authority_into_the_stores_and_takes_it_out",
+    )
+    .left_out("a mount namespace needs root"),
+    runs(
+        "work failed",
+        "work::operate::failed_job_is_listed_retried_and_forgotten",
+    ),
+    runs(
+        "work forget",
+        "work::operate::failed_job_is_listed_retried_and_forgotten",
+    ),
+    runs("work pause", PAUSED),
+    runs("work resume", PAUSED),
+    runs(
+        "work retry",
+        "work::operate::failed_job_is_listed_retried_and_forgotten",
+    ),
+    runs(
+        "work status",
+        "work::operate::status_and_reload_find_a_running_work",
+    ),
+    runs(
+        "work",
+        "work::plain::workers_follow_the_jobs_and_no_more_jobs_are_taken_than_they_can_run",
+    )
+    .with("tests/work/work.rs"),
 ];
+
+const AWS: &str = "tests/lambda/deploy/aws.rs";
+const PAUSED: &str =
+    "work::operate::paused_queue_returns_jobs_that_have_not_begun_and_continues_when_resumed";
 
 /// Commands of this repository that no test runs as they stand, and why. `commands.rs` tests that
 /// their files and targets exist, and has the reasons for all other programs.
@@ -130,7 +208,7 @@ fn other_commands_of_documents_say_why_no_test_runs_them() {
 
 #[test]
 fn every_subcommand_in_documents_runs_in_a_test() {
-    let mut unused: BTreeSet<&str> = RUN_ELSEWHERE.iter().map(|(words, _)| *words).collect();
+    let mut unused: BTreeSet<&str> = RUN_ELSEWHERE.iter().map(|entry| entry.words).collect();
     for block in pages().iter().flat_map(|page| page.blocks()) {
         if block.language != "sh" {
             continue;
@@ -142,24 +220,40 @@ fn every_subcommand_in_documents_runs_in_a_test() {
             }
             let elsewhere = RUN_ELSEWHERE
                 .iter()
-                .find(|(words, _)| line.starts_with(words));
-            let (words, _) = elsewhere.unwrap_or_else(|| {
+                .find(|entry| line.starts_with(entry.words));
+            let entry = elsewhere.unwrap_or_else(|| {
                 panic!(
                     "{}: `surus {line}`: add its test to RUN_ELSEWHERE",
                     block.place
                 )
             });
-            unused.remove(words);
+            unused.remove(entry.words);
         }
     }
     assert!(unused.is_empty(), "no document has {unused:?}");
-    for (words, file) in RUN_ELSEWHERE {
-        let test = std::fs::read_to_string(root().join(file)).unwrap();
-        for word in words.split(' ') {
-            assert!(
-                test.contains(&format!("\"{word}\"")),
-                "{file} runs no {word}"
-            );
+    let read = |file: &str| std::fs::read_to_string(root().join(file)).ok();
+    let problems = RUN_ELSEWHERE.iter().filter_map(|entry| {
+        let problem = entry.problem(read)?;
+        Some(format!("surus {}: {problem}", entry.words))
+    });
+    let problems: Vec<_> = problems.collect();
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+/// As in: "`make try-deb` installs them", or "tests/cli/new.rs runs it".
+#[test]
+fn reasons_name_targets_and_files_that_exist() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
+    let target = Regex::new("`make ([^`]+)`").unwrap();
+    let file = Regex::new(r"tests/[\w/]+\.rs").unwrap();
+    for (words, reason) in NOT_RUN {
+        for found in target.captures_iter(reason) {
+            let has_it = makefile.contains(&format!("\n{}:", &found[1]));
+            assert!(has_it, "{words}: no target {}", &found[1]);
+        }
+        for found in file.find_iter(reason) {
+            let path = root().join(found.as_str());
+            assert!(path.is_file(), "{words}: no file {}", found.as_str());
         }
     }
 }

@@ -38,6 +38,35 @@ fn security_page_says_what_is_promised_to_whom_and_what_is_not() {
     }
 }
 
+/// Blank issues are off, so everyone who opens an issue sees the link.
+#[test]
+fn issue_chooser_leads_holes_where_the_security_page_does() {
+    let button = "\"Report a vulnerability\" on the";
+    let page = read("SECURITY.md");
+    let page = section(&page, "## Report a vulnerability").replace('\n', " ");
+    assert!(page.contains(button) && page.contains("Security tab"));
+    let chooser = read(".github/ISSUE_TEMPLATE/config.yml");
+    assert!(chooser.contains("\nblank_issues_enabled: false\n"));
+    let (_, links) = chooser.split_once("\ncontact_links:\n").unwrap();
+    // GitHub shows a link only with all three, and with an absolute address.
+    let link = Regex::new(r"  - name: .+\n    url: https://(\S+)\n    about: (?s:(.+))").unwrap();
+    let link = link.captures(links).unwrap();
+    let private = [
+        "privately-reporting-a-security-vulnerability",
+        "/security/advisories/new",
+    ];
+    assert!(
+        private.iter().any(|end| link[1].ends_with(end)),
+        "{}",
+        &link[1]
+    );
+    assert!(
+        link[2].contains(button) && link[2].contains("Security tab"),
+        "{}",
+        &link[2]
+    );
+}
+
 /// What a table row promises without exceptions is not taken back below.
 #[test]
 fn longer_stops_of_workers_are_exceptions_of_their_promise() {

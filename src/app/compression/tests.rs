@@ -146,19 +146,19 @@ async fn complete_body_is_compressed_at_once() {
                 ("vary", "Cookie"),
             ];
             let response = get(coding, page(plain.clone(), &of)).await;
-            let (head, body) = response.into_parts();
+            let (parts, body) = response.into_parts();
             let ResponseBody::Full(bytes) = body else {
                 panic!("a stream")
             };
             assert!(bytes.len() < plain.len() / 4);
-            assert_eq!(head.headers[header::CONTENT_ENCODING], coding);
+            assert_eq!(parts.headers[header::CONTENT_ENCODING], coding);
             assert_eq!(
-                head.headers[header::CONTENT_LENGTH],
+                parts.headers[header::CONTENT_LENGTH],
                 bytes.len().to_string()
             );
-            assert_eq!(head.headers[header::ETAG], "W/\"a-surus\"");
-            assert!(!head.headers.contains_key(header::ACCEPT_RANGES));
-            let vary: Vec<_> = head.headers.get_all(header::VARY).iter().collect();
+            assert_eq!(parts.headers[header::ETAG], "W/\"a-surus\"");
+            assert!(!parts.headers.contains_key(header::ACCEPT_RANGES));
+            let vary: Vec<_> = parts.headers.get_all(header::VARY).iter().collect();
             assert_eq!(vary, ["Cookie", "accept-encoding"]);
             assert_eq!(
                 Decoder::new().decode(coding, &bytes).await,

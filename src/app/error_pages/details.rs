@@ -74,11 +74,11 @@ pub fn is_fatal(response: &Response) -> bool {
 
 /// Replaces PHP's own display of the error by a page. `reads_source` allows reading the file.
 pub async fn show(response: Response, reads_source: bool) -> Response {
-    let (mut head, body) = response.into_parts();
-    let value = head.headers.remove(&FATAL);
+    let (mut parts, body) = response.into_parts();
+    let value = parts.headers.remove(&FATAL);
     let fatal = value.and_then(|value| Fatal::parse(value.to_str().ok()?));
     let Some(fatal) = fatal else {
-        return Response::from_parts(head, body);
+        return Response::from_parts(parts, body);
     };
     let output = match body {
         ResponseBody::Full(output) => output,
@@ -89,15 +89,15 @@ pub async fn show(response: Response, reads_source: bool) -> Response {
         },
     };
     if !output.is_empty() && !fatal.ends(&output) {
-        return Response::from_parts(head, ResponseBody::Full(output));
+        return Response::from_parts(parts, ResponseBody::Full(output));
     }
     let source = match reads_source {
         true => excerpt(&fatal),
         false => Vec::new(),
     };
     let page = page(&fatal, &source, &output);
-    head.status = StatusCode::INTERNAL_SERVER_ERROR;
-    let mut response = super::replace(Response::from_parts(head, ResponseBody::empty()), page);
+    parts.status = StatusCode::INTERNAL_SERVER_ERROR;
+    let mut response = super::replace(Response::from_parts(parts, ResponseBody::empty()), page);
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(

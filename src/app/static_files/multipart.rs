@@ -25,7 +25,8 @@ pub struct Parts {
 }
 
 enum RangePart {
-    Head(Bytes),
+    /// A boundary, with the headers of the part that follows it.
+    Boundary(Bytes),
     Bytes(FileBody),
 }
 
@@ -43,20 +44,22 @@ impl Parts {
         let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
         for range in ranges {
             let content_range = content_range(&range, length);
-            let head = format!(
+            let line = format!(
                 "\r\n--{boundary}\r\nContent-Type: {content_type}\r\nContent-Range: \
                  {content_range}\r\n\r\n"
             );
-            parts.push_back(RangePart::Head(head.into()));
+            parts.push_back(RangePart::Boundary(line.into()));
             parts.push_back(RangePart::Bytes(FileBody::new(
                 file.clone(),
                 range.start,
                 range.end - range.start,
             )));
         }
-        parts.push_back(RangePart::Head(format!("\r\n--{boundary}--\r\n").into()));
+        parts.push_back(RangePart::Boundary(
+            format!("\r\n--{boundary}--\r\n").into(),
+        ));
         let left = parts.iter().map(|part| match part {
-            RangePart::Head(head) => head.len() as u64,
+            RangePart::Boundary(line) => line.len() as u64,
             RangePart::Bytes(bytes) => bytes.left(),
         });
         Self {
@@ -78,10 +81,10 @@ impl Body for Parts {
         let bytes = loop {
             match self.parts.front_mut() {
                 None => return Poll::Ready(None),
-                Some(RangePart::Head(head)) => {
-                    let head = std::mem::take(head);
+                Some(RangePart::Boundary(line)) => {
+                    let line = std::mem::take(line);
                     self.parts.pop_front();
-                    break head;
+                    break line;
                 }
                 Some(RangePart::Bytes(body)) => match ready!(Pin::new(body).poll_frame(cx)) {
                     None => {

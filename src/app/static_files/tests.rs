@@ -466,10 +466,10 @@ async fn over_http(found: impl Fn() -> FoundFile, request: &str) -> (String, boo
 async fn client_sees_a_failed_body_as_incomplete() {
     let (_dir, found) = at("a.txt", BILLION, &[b'x'; 300_000]);
     let get = |request| over_http(|| again(&found), request);
-    let (head, _) = get("HEAD / HTTP/1.1\r\n").await;
+    let (answer, _) = get("HEAD / HTTP/1.1\r\n").await;
     assert!(
-        head.contains("content-length: 300000\r\n") && head.ends_with("\r\n\r\n"),
-        "{head}"
+        answer.contains("content-length: 300000\r\n") && answer.ends_with("\r\n\r\n"),
+        "{answer}"
     );
     let (whole, well) = get("GET / HTTP/1.1\r\n").await;
     assert_eq!(

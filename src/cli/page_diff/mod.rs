@@ -22,7 +22,7 @@ const IGNORED: [&str; 8] = [
 ];
 
 /// Status, headers and body.
-pub fn comparable(head: &response::Parts, body: &[u8]) -> Vec<u8> {
+pub fn comparable(parts: &response::Parts, body: &[u8]) -> Vec<u8> {
     let kept = |(name, value): &(&HeaderName, &HeaderValue)| {
         !IGNORED.contains(&name.as_str()) && !is_about_size(name, value)
     };
@@ -33,9 +33,9 @@ pub fn comparable(head: &response::Parts, body: &[u8]) -> Vec<u8> {
             false => format!("{name}: {value}\n"),
         }
     };
-    let mut headers: Vec<_> = head.headers.iter().filter(kept).map(line).collect();
+    let mut headers: Vec<_> = parts.headers.iter().filter(kept).map(line).collect();
     headers.sort();
-    let mut text = format!("{}\n{}\n", head.status.as_u16(), headers.concat()).into_bytes();
+    let mut text = format!("{}\n{}\n", parts.status.as_u16(), headers.concat()).into_bytes();
     text.extend_from_slice(body);
     text
 }
@@ -75,9 +75,9 @@ mod tests {
     use super::*;
 
     fn text(cookie: &str) -> String {
-        let head = http::Response::builder().header("set-cookie", cookie);
-        let (head, ()) = head.body(()).unwrap().into_parts();
-        String::from_utf8(comparable(&head, b"")).unwrap()
+        let response = http::Response::builder().header("set-cookie", cookie);
+        let (parts, ()) = response.body(()).unwrap().into_parts();
+        String::from_utf8(comparable(&parts, b"")).unwrap()
     }
 
     /// Answers to the same request may be made before and after the end of a second.

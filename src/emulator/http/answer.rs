@@ -111,7 +111,7 @@ fn structured(service: HttpService, decodes: bool, value: &Value) -> Option<Http
         }
         Some(_) => return None,
     };
-    let mut reply = head(service, value)?;
+    let mut reply = without_body(service, value)?;
     if !reply.headers().contains_key(header::CONTENT_TYPE)
         && matches!(
             service,
@@ -126,7 +126,7 @@ fn structured(service: HttpService, decodes: bool, value: &Value) -> Option<Http
 }
 
 /// Status, headers and cookies.
-fn head(service: HttpService, value: &Value) -> Option<HttpReply> {
+fn without_body(service: HttpService, value: &Value) -> Option<HttpReply> {
     let status = match value.get("statusCode") {
         None => 200,
         Some(Value::Number(number)) => number.as_u64()?,
@@ -217,7 +217,7 @@ async fn streamed(answer: FunctionAnswer) -> Option<HttpReply> {
     let gathered = gathered.freeze();
     let value: Value = serde_json::from_slice(&gathered[..end]).ok()?;
     // In a prelude, cookies have their own list for every service.
-    let mut reply = head(HttpService::Url, &value)?;
+    let mut reply = without_body(HttpService::Url, &value)?;
     *reply.body_mut() = body(gathered.slice(end + SEPARATOR.len()..), rest);
     Some(reply)
 }
@@ -253,14 +253,14 @@ mod tests {
             is_streamed: false,
             body: AnswerBody::Full(payload.to_string().into()),
         };
-        let (head, body) = reply(service, false, true, answer).await.into_parts();
-        let headers = head.headers.iter();
+        let (parts, body) = reply(service, false, true, answer).await.into_parts();
+        let headers = parts.headers.iter();
         let headers = headers
             .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_string()))
             .collect();
         let body = body.collect().await.unwrap().to_bytes();
         let body = String::from_utf8(body.to_vec()).unwrap();
-        (head.status.as_u16(), headers, body)
+        (parts.status.as_u16(), headers, body)
     }
 
     fn values<'a>(headers: &'a [(String, String)], name: &str) -> Vec<&'a str> {

@@ -18,7 +18,7 @@ use crate::emulator::identifier::{clf, since_epoch};
 
 /// A received request.
 pub struct ReceivedRequest {
-    pub head: http::request::Parts,
+    pub parts: http::request::Parts,
     pub body: Bytes,
     pub peer: SocketAddr,
     /// The local port.
@@ -153,7 +153,7 @@ fn format_2(
         "domainName": domain,
         "domainPrefix": id,
         "http": {
-            "method": received.head.method.as_str(),
+            "method": received.parts.method.as_str(),
             "path": raw_path,
             "protocol": protocol(received),
             "sourceIp": received.peer.ip().to_string(),
@@ -166,7 +166,7 @@ fn format_2(
         "timeEpoch": now.as_millis() as u64,
     });
     let pairs = query_pairs(query, true);
-    let cookies = received.head.headers.get_all(header::COOKIE).iter();
+    let cookies = received.parts.headers.get_all(header::COOKIE).iter();
     let cookies = cookies
         .flat_map(|value| {
             let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -231,7 +231,7 @@ fn format_1(
         "domainName": format!("emulated.execute-api.{}.amazonaws.com", function.region),
         "domainPrefix": "emulated",
         "extendedRequestId": received.id,
-        "httpMethod": received.head.method.as_str(),
+        "httpMethod": received.parts.method.as_str(),
         "identity": {
             "accessKey": null,
             "accountId": null,
@@ -259,7 +259,7 @@ fn format_1(
     Format1 {
         resource,
         path: path.to_string(),
-        http_method: received.head.method.to_string(),
+        http_method: received.parts.method.to_string(),
         headers: single(&headers, None),
         multi_value_headers: multi(&headers),
         query_string_parameters: (!pairs.is_empty()).then(|| single(&pairs, None)),
@@ -305,7 +305,7 @@ fn balancer(function: &EmulatedFunction, received: &ReceivedRequest, is_multi: b
     let (body, is_base64_encoded) = body(received);
     Balancer {
         request_context: json!({"elb": {"targetGroupArn": arn}}),
-        http_method: received.head.method.to_string(),
+        http_method: received.parts.method.to_string(),
         path: path.to_string(),
         query_string_parameters: (!is_multi).then(|| single(&pairs, None)),
         multi_value_query_string_parameters: is_multi.then(|| multi(&pairs)),
@@ -319,20 +319,20 @@ fn balancer(function: &EmulatedFunction, received: &ReceivedRequest, is_multi: b
 /// Path and query as they were sent.
 fn target(received: &ReceivedRequest) -> (&str, &str) {
     (
-        received.head.uri.path(),
-        received.head.uri.query().unwrap_or_default(),
+        received.parts.uri.path(),
+        received.parts.uri.query().unwrap_or_default(),
     )
 }
 
 fn protocol(received: &ReceivedRequest) -> &'static str {
-    match received.head.version {
+    match received.parts.version {
         http::Version::HTTP_10 => "HTTP/1.0",
         _ => "HTTP/1.1",
     }
 }
 
 fn header_text(received: &ReceivedRequest, name: &str) -> Option<String> {
-    let value = received.head.headers.get(name)?;
+    let value = received.parts.headers.get(name)?;
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
@@ -367,7 +367,7 @@ fn headers(received: &ReceivedRequest) -> Vec<(String, String)> {
         "transfer-encoding",
         "upgrade",
     ];
-    let sent: &HeaderMap = &received.head.headers;
+    let sent: &HeaderMap = &received.parts.headers;
     let mut headers: Vec<(String, String)> = sent
         .iter()
         .filter(|(name, _)| !OF_THE_CONNECTION.contains(&name.as_str()))
@@ -412,7 +412,10 @@ fn body(received: &ReceivedRequest) -> (String, bool) {
         "application/xml",
     ];
     let is_text = kind.starts_with("text/") || TEXT.contains(&kind.as_str());
-    let is_encoded = received.head.headers.contains_key(header::CONTENT_ENCODING);
+    let is_encoded = received
+        .parts
+        .headers
+        .contains_key(header::CONTENT_ENCODING);
     match std::str::from_utf8(&received.body) {
         Ok(text) if (is_text && !is_encoded) || text.is_empty() => (text.to_string(), false),
         _ => {
@@ -425,7 +428,7 @@ fn body(received: &ReceivedRequest) -> (String, bool) {
 /// The body as a REST API passes it on. Bytes that are not valid text are lost unless the API
 /// treats the media type as binary.
 fn rest_body(types: &BinaryMediaTypes, received: &ReceivedRequest) -> (String, bool) {
-    match types.encode(&received.head.headers) {
+    match types.encode(&received.parts.headers) {
         true => {
             let engine = base64::engine::general_purpose::STANDARD;
             (engine.encode(&received.body), true)

@@ -48,19 +48,19 @@ pub fn url(address: SocketAddr) -> String {
 }
 
 async fn answer(emulator: &Emulator, request: Request<Incoming>) -> HttpReply {
-    let (head, body) = request.into_parts();
-    let path = head.uri.path();
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path();
     let name = path
         .strip_prefix("/2015-03-31/functions/")
         .and_then(|rest| rest.strip_suffix("/invocations"));
-    if name.is_none() || head.method != Method::POST {
+    if name.is_none() || parts.method != Method::POST {
         return error(
             StatusCode::NOT_FOUND,
             "UnknownOperationException",
             "only POST /2015-03-31/functions/NAME/invocations is supported",
         );
     }
-    let kind = text(&head.headers, "x-amz-invocation-type").unwrap_or_default();
+    let kind = text(&parts.headers, "x-amz-invocation-type").unwrap_or_default();
     let is_asynchronous = match kind.as_str() {
         "" | "RequestResponse" => false,
         "Event" => true,
@@ -102,13 +102,13 @@ async fn answer(emulator: &Emulator, request: Request<Incoming>) -> HttpReply {
             &said,
         );
     }
-    let context = text(&head.headers, "x-amz-client-context");
+    let context = text(&parts.headers, "x-amz-client-context");
     let context = context.and_then(|context| STANDARD.decode(context).ok());
     let request = invoke_request::InvokeRequest {
         id: Some(identifier::uuid()),
-        trace: text(&head.headers, "x-amzn-trace-id"),
+        trace: text(&parts.headers, "x-amzn-trace-id"),
         client_context: context.map(|context| String::from_utf8_lossy(&context).into_owned()),
-        tenant_id: text(&head.headers, "x-amz-tenant-id"),
+        tenant_id: text(&parts.headers, "x-amz-tenant-id"),
         ..invoke_request::InvokeRequest::from(payload)
     };
     if is_asynchronous {
@@ -116,7 +116,7 @@ async fn answer(emulator: &Emulator, request: Request<Incoming>) -> HttpReply {
         tokio::spawn(async move { emulator.invoke(request).await });
         return status(StatusCode::ACCEPTED);
     }
-    let wants_log = text(&head.headers, "x-amz-log-type").as_deref() == Some("Tail");
+    let wants_log = text(&parts.headers, "x-amz-log-type").as_deref() == Some("Tail");
     let mut running = emulator.begin(request).await;
     let outcome = running.outcome().await.collect().await;
     let log = match wants_log {

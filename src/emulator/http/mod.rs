@@ -162,11 +162,11 @@ impl Gateway {
     }
 
     async fn answer(&self, request: Request<Incoming>, peer: SocketAddr, port: u16) -> HttpReply {
-        let (head, body) = request.into_parts();
+        let (parts, body) = request.into_parts();
         // The request line counts too.
-        let target = head.uri.path_and_query();
-        let line = head.method.as_str().len() + target.map_or(0, |target| target.as_str().len());
-        if line + length(&head.headers) > self.service.max_headers() {
+        let target = parts.uri.path_and_query();
+        let line = parts.method.as_str().len() + target.map_or(0, |target| target.as_str().len());
+        if line + length(&parts.headers) > self.service.max_headers() {
             return message(
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "Request Header Fields Too Large",
@@ -177,7 +177,7 @@ impl Gateway {
             return answer::too_long(self.service);
         };
         let received = ReceivedRequest {
-            head,
+            parts,
             body: body.to_bytes(),
             peer,
             port,
@@ -186,7 +186,7 @@ impl Gateway {
         };
         let types = &self.binary_media_types;
         let payload = event::from_request(self.service, self.emulator.function(), types, &received);
-        let decodes = self.service != HttpService::Rest || types.decode(&received.head.headers);
+        let decodes = self.service != HttpService::Rest || types.decode(&received.parts.headers);
         if payload.len() > MAX_EVENT {
             return answer::too_long(self.service);
         }

@@ -1,4 +1,4 @@
-//! CGI as engines share it: the variables of a request, the head of a response, FastCGI records.
+//! CGI as engines share it: the variables of a request, the headers of a response, FastCGI records.
 
 pub mod fastcgi;
 pub(crate) mod params;

@@ -11,9 +11,9 @@ pub const MAX_COUNT: usize = 1024;
 /// The bytes of all records, which must fit into one inbox message.
 pub const MAX_TOTAL: usize = 191 * 1024;
 
-/// PARAMS records at the end of `head`.
+/// PARAMS records at the end of `records`.
 pub struct Params {
-    head: Vec<u8>,
+    records: Vec<u8>,
     request: u16,
     begin: usize,
     /// The start of the current record.
@@ -24,12 +24,12 @@ pub struct Params {
 }
 
 impl Params {
-    /// Starts after the existing content of `head`.
-    pub fn new(mut head: Vec<u8>, request: u16) -> Params {
-        let begin = head.len();
-        head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
+    /// Starts after the existing content of `records`.
+    pub fn new(mut records: Vec<u8>, request: u16) -> Params {
+        let begin = records.len();
+        records.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
         Params {
-            head,
+            records,
             request,
             begin,
             record: begin,
@@ -38,27 +38,27 @@ impl Params {
         }
     }
 
-    /// Returns the head with all records.
+    /// Returns all records.
     pub fn end(mut self) -> Result<Vec<u8>, Failure> {
         self.close_record();
-        let total = self.head.len() - self.begin;
+        let total = self.records.len() - self.begin;
         if self.too_long || self.count > MAX_COUNT || total > MAX_TOTAL {
             return Err(too_large());
         }
-        Ok(self.head)
+        Ok(self.records)
     }
 
     fn close_record(&mut self) {
-        let len = self.head.len() - self.record - fastcgi::HEADER_LEN;
+        let len = self.records.len() - self.record - fastcgi::HEADER_LEN;
         let header = fastcgi::header(fastcgi::PARAMS, self.request, len);
-        self.head[self.record..self.record + fastcgi::HEADER_LEN].copy_from_slice(&header);
+        self.records[self.record..self.record + fastcgi::HEADER_LEN].copy_from_slice(&header);
     }
 
     #[cold]
     fn next_record(&mut self) {
         self.close_record();
-        self.record = self.head.len();
-        self.head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
+        self.record = self.records.len();
+        self.records.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
     }
 }
 
@@ -68,14 +68,14 @@ impl Variables for Params {
     fn put(&mut self, name: &[u8], value: &[u8]) {
         let len = name.len() + value.len() + 8;
         self.count += 1;
-        if self.head.len() + len > self.record + fastcgi::HEADER_LEN + fastcgi::MAX_CONTENT {
+        if self.records.len() + len > self.record + fastcgi::HEADER_LEN + fastcgi::MAX_CONTENT {
             if len > fastcgi::MAX_CONTENT {
                 self.too_long = true;
                 return;
             }
             self.next_record();
         }
-        fastcgi::put_pair(&mut self.head, name, value);
+        fastcgi::put_pair(&mut self.records, name, value);
     }
 }
 

@@ -7,9 +7,9 @@ use hyper::ext::ReasonPhrase;
 
 use crate::budget::SMALL;
 
-/// The parsed header block.
+/// The parsed header block: a response without its body.
 #[derive(Debug)]
-pub struct CgiHead {
+pub struct CgiParts {
     pub status: StatusCode,
     /// A reason phrase other than the standard one, sent over HTTP/1.
     pub reason: Option<ReasonPhrase>,
@@ -17,7 +17,7 @@ pub struct CgiHead {
 }
 
 /// The largest header block in bytes; a script that sends more is considered faulty.
-pub const MAX_HEAD: usize = 256 * 1024;
+pub const MAX_BLOCK: usize = 256 * 1024;
 
 /// The most lines of a header block; each uses more memory than its bytes.
 const MAX_LINES: usize = 1024;
@@ -64,7 +64,7 @@ pub struct Split {
     pub rest: Bytes,
 }
 
-/// The header block is larger than [`MAX_HEAD`].
+/// The header block is larger than [`MAX_BLOCK`].
 #[derive(Debug)]
 pub struct TooLarge;
 
@@ -81,7 +81,7 @@ impl Block {
             }
         };
         match find_end_from(all, self.searched) {
-            Some((end, _)) if end > MAX_HEAD => Err(TooLarge),
+            Some((end, _)) if end > MAX_BLOCK => Err(TooLarge),
             Some((end, empty)) => {
                 let all = match is_first {
                     true => piece,
@@ -94,7 +94,7 @@ impl Block {
                     rest: all.slice(end + empty..),
                 }))
             }
-            None if all.len() > MAX_HEAD => Err(TooLarge),
+            None if all.len() > MAX_BLOCK => Err(TooLarge),
             None => {
                 self.searched = all.len();
                 if is_first {
@@ -109,9 +109,9 @@ impl Block {
 /// Parses a header block without its empty line. Returns lines that are invalid in an HTTP response
 /// separately, for the log. The values share the block's memory, unless it is large: HTTP/2 keeps
 /// single values in its compression table.
-pub fn parse(block: &Bytes) -> Result<(CgiHead, Vec<String>), String> {
+pub fn parse(block: &Bytes) -> Result<(CgiParts, Vec<String>), String> {
     let capacity = memchr::memchr_iter(b'\n', block).count().min(MAX_LINES) + 2;
-    let mut head = CgiHead {
+    let mut parts = CgiParts {
         status: StatusCode::OK,
         reason: None,
         headers: HeaderMap::with_capacity(capacity),
@@ -135,7 +135,7 @@ pub fn parse(block: &Bytes) -> Result<(CgiHead, Vec<String>), String> {
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"status") {
-            (head.status, head.reason) = parse_status(value)?;
+            (parts.status, parts.reason) = parse_status(value)?;
             continue;
         }
         let value = match block.len() > SMALL {
@@ -144,12 +144,12 @@ pub fn parse(block: &Bytes) -> Result<(CgiHead, Vec<String>), String> {
         };
         match (HeaderName::from_bytes(name), value) {
             (Ok(name), Ok(value)) => {
-                head.headers.append(name, value);
+                parts.headers.append(name, value);
             }
             _ => rejected.add(line),
         }
     }
-    Ok((head, rejected.lines))
+    Ok((parts, rejected.lines))
 }
 
 /// Rejected lines, as many as the log needs.
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn head(block: &str) -> CgiHead {
+    fn parts(block: &str) -> CgiParts {
         parse(&Bytes::copy_from_slice(block.as_bytes())).unwrap().0
     }
 
@@ -213,17 +213,17 @@ mod tests {
 
     #[test]
     fn status_line_sets_status_and_nonstandard_reason() {
-        assert_eq!(head("A: b\r\n").status, 200);
-        assert_eq!(head("Status: 404 Not Found\r\n").status, 404);
-        assert!(head("Status: 404 Not Found\r\n").reason.is_none());
+        assert_eq!(parts("A: b\r\n").status, 200);
+        assert_eq!(parts("Status: 404 Not Found\r\n").status, 404);
+        assert!(parts("Status: 404 Not Found\r\n").reason.is_none());
         assert_eq!(
-            head("Status: 404 Gone Fishing\r\n")
+            parts("Status: 404 Gone Fishing\r\n")
                 .reason
                 .unwrap()
                 .as_bytes(),
             b"Gone Fishing"
         );
-        assert_eq!(head("status:302").status, 302);
+        assert_eq!(parts("status:302").status, 302);
         for wrong in [
             "Status: abc",
             "Status: 99",
@@ -237,18 +237,18 @@ mod tests {
 
     #[test]
     fn repeated_headers_stay_repeated() {
-        let head = head("Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n");
-        let cookies: Vec<_> = head.headers.get_all("set-cookie").iter().collect();
+        let parts = parts("Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n");
+        let cookies: Vec<_> = parts.headers.get_all("set-cookie").iter().collect();
         assert_eq!(cookies, ["a=1", "b=2"]);
     }
 
     #[test]
     fn invalid_lines_are_removed_and_returned() {
-        let (head, rejected) = parse(&Bytes::from(
+        let (parts, rejected) = parse(&Bytes::from(
             "Good: 1\r\nno colon\r\nBad Name: 2\r\nX: a\x01b\r\n",
         ))
         .unwrap();
-        assert_eq!(head.headers.len(), 1);
+        assert_eq!(parts.headers.len(), 1);
         assert_eq!(rejected.len(), 3);
     }
 
@@ -257,10 +257,10 @@ mod tests {
         let mut block = Block::default();
         let line = Bytes::from("X: ".to_string() + &"x".repeat(1000) + "\n");
         let rejected = (0..1000).find(|_| block.add(line.clone()).is_err());
-        assert_eq!(rejected, Some(MAX_HEAD / line.len()));
+        assert_eq!(rejected, Some(MAX_BLOCK / line.len()));
         let lines = |count| Bytes::from((0..count).map(|n| format!("{n}:\n")).collect::<String>());
         assert!(parse(&lines(MAX_LINES)).is_ok());
-        let why = parse(&lines(MAX_HEAD / 8)).unwrap_err();
+        let why = parse(&lines(MAX_BLOCK / 8)).unwrap_err();
         assert_eq!(why, "the response has more than 1024 headers");
     }
 
@@ -289,9 +289,9 @@ mod tests {
     fn value_does_not_keep_a_large_block() {
         let large = format!("A: b\r\nX: {}\r\n", "x".repeat(SMALL));
         let (memory, block) = arrived(large.as_bytes());
-        let (head, _) = parse(&block).unwrap();
+        let (parts, _) = parse(&block).unwrap();
         drop(block);
-        assert_eq!(head.headers["a"], "b");
+        assert_eq!(parts.headers["a"], "b");
         assert_eq!(std::sync::Arc::strong_count(&memory), 1);
     }
 
@@ -332,8 +332,8 @@ mod tests {
 
         #[test]
         fn arbitrary_block_is_parsed_or_rejected(block: Vec<u8>) {
-            if let Ok((head, _)) = parse(&block.clone().into()) {
-                prop_assert!((200..1000).contains(&head.status.as_u16()));
+            if let Ok((parts, _)) = parse(&block.clone().into()) {
+                prop_assert!((200..1000).contains(&parts.status.as_u16()));
             }
             if let Some((at, empty)) = find_end(&block) {
                 prop_assert!(at + empty <= block.len());

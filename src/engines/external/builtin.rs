@@ -32,7 +32,7 @@ use super::slots::{ProcessSlot, ProcessSlots};
 use super::variables;
 use super::{PhpSpec, StartedPhp, no_slot};
 use crate::engine::Pending;
-use crate::engines::cgi::response::CgiHead;
+use crate::engines::cgi::response::CgiParts;
 use crate::event::{Event, Failure};
 use crate::observe::first_lines::FirstLines;
 use crate::observe::php_log;
@@ -315,17 +315,17 @@ impl Exchange for Http {
                 BuiltinAnswer::Waiting(response) => {
                     match inner.while_it_runs(index, response).await {
                         Ok(Ok(response)) => {
-                            let (mut head, body) = response.into_parts();
+                            let (mut parts, body) = response.into_parts();
                             // Remove the headers of the internal connection and those that Surus's
                             // HTTP front end sets itself.
                             for ours in [header::CONNECTION, header::HOST, header::DATE] {
-                                head.headers.remove(ours);
+                                parts.headers.remove(ours);
                             }
                             self.answer = BuiltinAnswer::Arriving(body);
-                            Ok(Some(ResponsePart::Head(CgiHead {
-                                status: head.status,
-                                reason: head.extensions.remove(),
-                                headers: head.headers,
+                            Ok(Some(ResponsePart::Headers(CgiParts {
+                                status: parts.status,
+                                reason: parts.extensions.remove(),
+                                headers: parts.headers,
                             })))
                         }
                         // For example, headers beyond hyper's limits.

@@ -86,17 +86,17 @@ impl StartedPhp for Cli {
                 let variables = surus_sys::process::memory_file(&text)?;
                 Ok((variables, pipe()?))
             };
-            let (variables, (head, their_head)) = prepare()
+            let (variables, (headers, their_headers)) = prepare()
                 .map_err(|error: std::io::Error| Failure::WorkerCrashed(error.to_string()))?;
             let inputs = ProcessInputs {
                 disabled: &self.disabled,
-                driver: Some([variables, their_head]),
+                driver: Some([variables, their_headers]),
                 ..ProcessInputs::default()
             };
             let slot = self.slots.take(event).ok_or_else(no_slot)?;
             let body = event.request.body();
             let started =
-                OneEvent::start(&self.launch, inputs, body, event.id, slot, Some(head)).await?;
+                OneEvent::start(&self.launch, inputs, body, event.id, slot, Some(headers)).await?;
             Ok(Box::new(started) as Box<dyn Exchange>)
         })
     }

@@ -19,14 +19,14 @@ use super::PhpBoot;
 use crate::budget::{DISK_TOO_SLOW, HeldMemory, SMALL};
 use crate::engine::Pending;
 use crate::engines::cgi::response;
-use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
+use crate::engines::cgi::response::{Block, CgiParts, Split, TooLarge};
 use crate::engines::queue::Permit;
 use crate::engines::response_spool::{self, ClientClosed, SpoolReader};
 use crate::event::{Event, Failure, Response, ResponseBody};
 
 /// A part of a response; the header section comes first.
 pub enum ResponsePart {
-    Head(CgiHead),
+    Headers(CgiParts),
     Data(Bytes),
 }
 
@@ -147,8 +147,8 @@ async fn drive(
         () = answer.closed() => return ExchangeEnd::Left,
         first = timeout_at(deadline, exchange.next()) => first,
     };
-    let head = match first {
-        Ok(Ok(Some(ResponsePart::Head(head)))) => head,
+    let parts = match first {
+        Ok(Ok(Some(ResponsePart::Headers(parts)))) => parts,
         Ok(Ok(_)) => {
             let why = "the script ended without a response".into();
             let _ = answer.send(Err(Failure::Malformed(why)));
@@ -173,7 +173,7 @@ async fn drive(
                 there.push(data);
             }
             Some(Ok(_)) => {
-                let mut response = response(head, ResponseBody::Full(there.concat().into()));
+                let mut response = response(parts, ResponseBody::Full(there.concat().into()));
                 if size >= SMALL {
                     let held = match HeldMemory::in_memory(size) {
                         Some(held) => Some(held),
@@ -200,7 +200,7 @@ async fn drive(
     }
     let (mut body, arriving) = response_spool::pair(event.spool.clone());
     if answer
-        .send(Ok(response(head, stream_body(arriving))))
+        .send(Ok(response(parts, stream_body(arriving))))
         .is_err()
     {
         return ExchangeEnd::Left;
@@ -264,11 +264,11 @@ fn stream_body(arriving: SpoolReader) -> ResponseBody {
     ResponseBody::stream(StreamBody::new(pieces))
 }
 
-fn response(head: CgiHead, body: ResponseBody) -> Response {
+fn response(parts: CgiParts, body: ResponseBody) -> Response {
     let mut response = Response::new(body);
-    *response.status_mut() = head.status;
-    *response.headers_mut() = head.headers;
-    if let Some(reason) = head.reason {
+    *response.status_mut() = parts.status;
+    *response.headers_mut() = parts.headers;
+    if let Some(reason) = parts.reason {
         response.extensions_mut().insert(reason);
     }
     response
@@ -281,7 +281,7 @@ pub struct CgiOutput {
     block: Block,
     /// The first piece of the body, if it arrived with the header section.
     rest: Bytes,
-    has_head: bool,
+    has_headers: bool,
 }
 
 impl CgiOutput {
@@ -300,15 +300,15 @@ impl CgiOutput {
         if data.is_empty() {
             return Ok(None);
         }
-        if self.has_head {
+        if self.has_headers {
             return Ok(Some(ResponsePart::Data(data)));
         }
         match self.block.add(data) {
             Ok(None) => Ok(None),
             Ok(Some(Split { block, rest })) => {
-                self.has_head = true;
+                self.has_headers = true;
                 self.rest = rest;
-                head(&block).map(|head| Some(ResponsePart::Head(head)))
+                parse(&block).map(|parts| Some(ResponsePart::Headers(parts)))
             }
             Err(TooLarge) => Err(Failure::Malformed(
                 "the response's headers are too large".into(),
@@ -316,8 +316,8 @@ impl CgiOutput {
         }
     }
 
-    pub fn has_head(&self) -> bool {
-        self.has_head
+    pub fn has_headers(&self) -> bool {
+        self.has_headers
     }
 }
 
@@ -325,11 +325,11 @@ impl CgiOutput {
 const ROOM: usize = 64 * 1024;
 
 /// Parses a header section and logs rejected lines.
-pub fn head(block: &Bytes) -> Result<CgiHead, Failure> {
-    let (head, invalid) = response::parse(block).map_err(Failure::Malformed)?;
+pub fn parse(block: &Bytes) -> Result<CgiParts, Failure> {
+    let (parts, invalid) = response::parse(block).map_err(Failure::Malformed)?;
     for header in invalid {
         warn!(header, "invalid response header removed");
     }
-    debug!(status = head.status.as_u16(), "PHP answers");
-    Ok(head)
+    debug!(status = parts.status.as_u16(), "PHP answers");
+    Ok(parts)
 }

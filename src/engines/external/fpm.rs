@@ -210,7 +210,7 @@ impl StartedPhp for Fpm {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let keeps = matches!(event.request.body(), Body::Empty);
-            let head = encode(event, keeps)?;
+            let records = encode(event, keeps)?;
             let slot = self.0.slots.take(event).ok_or_else(no_slot)?;
             let stream = self.0.connection(slot.index).await;
             let stream =
@@ -219,7 +219,7 @@ impl StartedPhp for Fpm {
             let (to, body) = (stream.clone(), event.request.body().clone());
             // Send concurrently: a script may respond before it has read the body.
             let feeding = tokio::spawn(async move {
-                if to.write_all(&head).await.is_ok() {
+                if to.write_all(&records).await.is_ok() {
                     // If the body cannot be read, PHP notices at the deadline that the rest is
                     // missing.
                     if let Err(failed) = feed(&to, &body).await {

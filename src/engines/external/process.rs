@@ -27,7 +27,7 @@ pub struct OneEvent {
     stdout: Option<pipe::Receiver>,
     reply: CgiOutput,
     /// The source of the header section if it is not stdout; stdout is the body then.
-    head: Option<pipe::Receiver>,
+    headers: Option<pipe::Receiver>,
     exit: Option<ExitStatus>,
     written: ProcessLog,
     /// The first lines of stderr.
@@ -43,7 +43,7 @@ impl OneEvent {
         body: &Body,
         event: u64,
         slot: ProcessSlot,
-        head: Option<pipe::Receiver>,
+        headers: Option<pipe::Receiver>,
     ) -> Result<OneEvent, Failure> {
         let program = launch.program.display();
         let not_started = |error: &dyn std::fmt::Display| {
@@ -72,7 +72,7 @@ impl OneEvent {
             child,
             stdout: Some(stdout),
             reply: CgiOutput::default(),
-            head,
+            headers,
             exit: None,
             written,
             words,
@@ -92,7 +92,7 @@ impl OneEvent {
         };
         self.exit = Some(exit);
         let how = || process::describe_exit(exit.into_raw());
-        match self.reply.has_head() {
+        match self.reply.has_headers() {
             _ if exit.signal().is_some() => Err(Failure::WorkerCrashed(how())),
             true => Ok(None),
             false => {
@@ -115,12 +115,12 @@ impl Exchange for OneEvent {
                     child,
                     stdout,
                     reply,
-                    head,
+                    headers,
                     exit,
                     ..
                 } = self;
-                let is_head = head.is_some();
-                let Some(pipe) = head.as_mut().or(stdout.as_mut()) else {
+                let reads_headers = headers.is_some();
+                let Some(pipe) = headers.as_mut().or(stdout.as_mut()) else {
                     return self.verdict().await;
                 };
                 let read = tokio::select! {
@@ -138,13 +138,13 @@ impl Exchange for OneEvent {
                     // Without a header section, the rest is not a response.
                     *stdout = None;
                 }
-                if !is_head {
+                if !reads_headers {
                     continue;
                 }
                 // stdout follows with the body.
                 let part = reply.next()?;
                 if has_ended || part.is_some() {
-                    *head = None;
+                    *headers = None;
                 }
                 if part.is_some() {
                     return Ok(part);
@@ -167,11 +167,11 @@ impl Exchange for OneEvent {
     fn over(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
             if self.exit.is_none() {
-                let Self { child, head, .. } = self;
+                let Self { child, headers, .. } = self;
                 // Keep reading, so that the driver need not handle a closed pipe.
                 let unwanted = async {
-                    if let Some(head) = head {
-                        let _ = tokio::io::copy(head, &mut tokio::io::sink()).await;
+                    if let Some(headers) = headers {
+                        let _ = tokio::io::copy(headers, &mut tokio::io::sink()).await;
                     }
                     std::future::pending().await
                 };

@@ -34,13 +34,13 @@ async fn attempt(mut connection: RuntimeConnection) -> Result<(), String> {
     let json = HeaderValue::from_static("application/json");
     ask.headers.insert(http::header::CONTENT_TYPE, json);
     let response = connection.ask(&ask).await.map_err(|e| e.to_string())?;
-    let (head, body) = response.into_parts();
+    let (parts, body) = response.into_parts();
     // Reading to the end keeps the connection usable.
     let _ = body.collect().await;
-    if head.status != StatusCode::OK {
-        return Err(format!("status {}", head.status));
+    if parts.status != StatusCode::OK {
+        return Err(format!("status {}", parts.status));
     }
-    let identifier = head.headers.get("lambda-extension-identifier");
+    let identifier = parts.headers.get("lambda-extension-identifier");
     let identifier = identifier.ok_or("no Lambda-Extension-Identifier")?.clone();
     tokio::spawn(wait(connection, identifier));
     Ok(())

@@ -130,16 +130,16 @@ impl Function {
         let host = request.uri().authority();
         let host = host.map_or("localhost", |host| host.as_str()).parse()?;
         request.headers_mut().insert(header::HOST, host);
-        let (head, ()) = request.into_parts();
+        let (parts, ()) = request.into_parts();
         let workers = TaskTracker::new();
-        let event = |head, script| {
-            let request = Request::from_parts(head, Body::Empty);
+        let event = |parts, script| {
+            let request = Request::from_parts(parts, Body::Empty);
             self.event(request, script, &workers)
         };
         let response = match (&self.application, &self.handler) {
-            (Some(application), _) => application.answer(head, origin(), event).await?,
+            (Some(application), _) => application.answer(parts, origin(), event).await?,
             (None, Some(handler)) => {
-                let event = event(head, handler.script.clone());
+                let event = event(parts, handler.script.clone());
                 handler.run_own_event(event, handler::URL).await?
             }
             (None, None) => bail!("there is neither an application nor a handler (lambda.handler)"),
@@ -259,8 +259,8 @@ impl Function {
             return self.forbid(request, task).await;
         }
         let (format, decodes_base64) = (request.format, request.decodes_base64);
-        let (head, body) = handler.request(request, task).await?;
-        self.answered(&format, decodes_base64, head, body, task)
+        let (parts, body) = handler.request(request, task).await?;
+        self.answered(&format, decodes_base64, parts, body, task)
             .await
     }
 
@@ -280,9 +280,9 @@ impl Function {
             "rejected with 403: PHP could take a client's request of /events for an event that is \
              not HTTP (lambda.events_over_http)"
         );
-        let (head, body) = plain(StatusCode::FORBIDDEN, why).into_parts();
+        let (parts, body) = plain(StatusCode::FORBIDDEN, why).into_parts();
         let (format, decodes) = (request.format, request.decodes_base64);
-        self.answered(&format, decodes, head, body, task).await
+        self.answered(&format, decodes, parts, body, task).await
     }
 
     async fn answer_request(
@@ -300,12 +300,12 @@ impl Function {
         } = request;
         let is_head = request.method() == Method::HEAD;
         let context = request_context.map(|json| ("LAMBDA_REQUEST_CONTEXT".into(), json));
-        let (head, body) = ask(application, request, origin, context, task).await?;
+        let (parts, body) = ask(application, request, origin, context, task).await?;
         let body = match is_head {
             true => ResponseBody::empty(),
             false => body,
         };
-        self.answered(&format, decodes_base64, head, body, task)
+        self.answered(&format, decodes_base64, parts, body, task)
             .await
     }
 
@@ -314,7 +314,7 @@ impl Function {
         &self,
         format: &http_event::EventFormat,
         decodes_base64: bool,
-        head: http::response::Parts,
+        parts: http::response::Parts,
         body: ResponseBody,
         task: &Task<'_>,
     ) -> Result<InvocationAnswer, FunctionError> {
@@ -322,20 +322,20 @@ impl Function {
             .settings
             .error_statuses
             .iter()
-            .any(|it| it.have(head.status))
+            .any(|it| it.have(parts.status))
         {
-            return Err(unsuccessful(head.status, &take(body).await?));
+            return Err(unsuccessful(parts.status, &take(body).await?));
         }
         let rejected = |too_much| FunctionError::rejected(format, too_much);
-        limits::headers(*format, &head.headers).map_err(rejected)?;
+        limits::headers(*format, &parts.headers).map_err(rejected)?;
         if self.settings.mode == ResponseMode::Stream {
-            let prelude = http_event::prelude(format, &head);
+            let prelude = http_event::prelude(format, &parts);
             let request = task.invocation.id();
             let streaming = Streaming::new(request, prelude, body, streaming::MAX);
             return Ok(InvocationAnswer::Streaming(streaming));
         }
         let body = take(body).await?;
-        let written = http_event::write(format, &head, &body);
+        let written = http_event::write(format, &parts, &body);
         if written.is_base64 && !decodes_base64 {
             warn_of_base64();
         }
@@ -358,13 +358,13 @@ fn warn_of_base64() {
 
 /// Waits until PHP has finished with a request of Surus itself, and returns the status.
 async fn ended(response: Response, workers: &TaskTracker) -> anyhow::Result<StatusCode> {
-    let (head, body) = response.into_parts();
+    let (parts, body) = response.into_parts();
     let body = take(body).await.map_err(|fault| anyhow!(fault.message))?;
     workers.close();
     workers.wait().await;
-    match error_kind(&head) {
+    match error_kind(&parts) {
         Some(kind) => Err(anyhow!(FunctionError::reported(kind, &body).message)),
-        None => Ok(head.status),
+        None => Ok(parts.status),
     }
 }
 
@@ -376,9 +376,9 @@ async fn answer_other(
 ) -> Result<Bytes, FunctionError> {
     let mark = Some((MARK.into(), "1".into()));
     let asked = ask(application, request(payload), origin(), mark, task);
-    let (head, body) = asked.await?;
-    let body = take_result(&head, body).await?;
-    fitting(result(&head, body)?)
+    let (parts, body) = asked.await?;
+    let body = take_result(&parts, body).await?;
+    fitting(result(&parts, body)?)
 }
 
 async fn ask(
@@ -388,14 +388,14 @@ async fn ask(
     variable: Option<(Cow<'static, str>, String)>,
     task: &Task<'_>,
 ) -> Result<(http::response::Parts, ResponseBody), FunctionError> {
-    let (head, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let asks = origin.clone();
-    let event = |head, script| {
-        let mut event = task.event(Request::from_parts(head, body), script, origin);
+    let event = |parts, script| {
+        let mut event = task.event(Request::from_parts(parts, body), script, origin);
         event.variables.extend(variable);
         event
     };
-    match application.answer(head, asks, event).await {
+    match application.answer(parts, asks, event).await {
         Ok(response) => Ok(response.into_parts()),
         Err(failure) => Err(FunctionError::from_failure(&failure)),
     }

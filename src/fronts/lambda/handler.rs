@@ -99,15 +99,15 @@ impl Handler {
         let mut event = task.event(request(payload.clone()), self.script.clone(), origin());
         event.variables.push((KIND.into(), "http".into()));
         let response = self.engine.handle(Box::new(event)).await;
-        let (head, body) = response
+        let (parts, body) = response
             .map_err(|failure| FunctionError::from_failure(&failure))?
             .into_parts();
-        let body = take_result(&head, body).await?;
-        if head.headers.contains_key(&TAKES) {
+        let body = take_result(&parts, body).await?;
+        if parts.headers.contains_key(&TAKES) {
             self.takes_requests.store(true, Ordering::Relaxed);
             return Ok(None);
         }
-        self.whole(fitting(result(&head, body)?)?).map(Some)
+        self.whole(fitting(result(&parts, body)?)?).map(Some)
     }
 
     /// Passes an event to the handler that Lambda did not send.
@@ -125,9 +125,9 @@ impl Handler {
         http: HttpEvent,
         task: &Task<'_>,
     ) -> Result<(Parts, ResponseBody), FunctionError> {
-        let (head, body) = http.request.into_parts();
-        let is_head = head.method == Method::HEAD;
-        if let Err(rejection) = check_relayed(&head) {
+        let (parts, body) = http.request.into_parts();
+        let is_head = parts.method == Method::HEAD;
+        if let Err(rejection) = check_relayed(&parts) {
             return Ok(fit(plain(rejection.status, rejection.why), is_head).into_parts());
         }
         let script = Script {
@@ -135,7 +135,7 @@ impl Handler {
             name: "/index.php".into(),
             ..self.script.clone()
         };
-        let mut event = task.event(Request::from_parts(head, body), script, http.origin);
+        let mut event = task.event(Request::from_parts(parts, body), script, http.origin);
         event.variables.push((KIND.into(), "request".into()));
         let context = http.request_context;
         event
@@ -143,15 +143,15 @@ impl Handler {
             .extend(context.map(|json| ("LAMBDA_REQUEST_CONTEXT".into(), json)));
         let response = self.engine.handle(Box::new(event)).await;
         let response = response.map_err(|failure| FunctionError::from_failure(&failure))?;
-        let (head, body) = response.into_parts();
+        let (parts, body) = response.into_parts();
         // A handler that throws has failed, whether it was given an event or a request.
-        if let Some(kind) = error_kind(&head) {
+        if let Some(kind) = error_kind(&parts) {
             return Err(FunctionError::reported(
                 kind,
-                &take_result(&head, body).await?,
+                &take_result(&parts, body).await?,
             ));
         }
-        Ok(fit(http::Response::from_parts(head, body), is_head).into_parts())
+        Ok(fit(http::Response::from_parts(parts, body), is_head).into_parts())
     }
 
     /// Makes the event fail if its result names failed records that Lambda would not read.
@@ -164,8 +164,8 @@ impl Handler {
     }
 
     async fn ask(&self, event: Event) -> Result<Result<Bytes, FunctionError>, Failure> {
-        let (head, body) = self.engine.handle(Box::new(event)).await?.into_parts();
-        let body = take_result(&head, body).await;
-        Ok(body.and_then(|body| fitting(result(&head, body)?)))
+        let (parts, body) = self.engine.handle(Box::new(event)).await?.into_parts();
+        let body = take_result(&parts, body).await;
+        Ok(body.and_then(|body| fitting(result(&parts, body)?)))
     }
 }

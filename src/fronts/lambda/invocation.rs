@@ -29,23 +29,23 @@ impl Invocation {
     /// Reads a response to `/next`. None without a request id: every event has one, and URLs
     /// contain it.
     pub fn new(
-        mut head: HeaderMap,
+        mut headers: HeaderMap,
         payload: Bytes,
         now: Instant,
         epoch: SystemTime,
     ) -> Option<Self> {
-        let id = head.remove("lambda-runtime-aws-request-id")?;
+        let id = headers.remove("lambda-runtime-aws-request-id")?;
         let is_plain = |c: &u8| c.is_ascii_alphanumeric() || b"-_.".contains(c);
         if id.is_empty() || !id.as_bytes().iter().all(is_plain) {
             return None;
         }
-        let nonce = head.remove("lambda-runtime-invocation-id");
+        let nonce = headers.remove("lambda-runtime-invocation-id");
         let invocation = Invocation {
             id,
             nonce: nonce.filter(|nonce| !nonce.is_empty()),
             deadline: now,
             payload,
-            said: head,
+            said: headers,
         };
         let left = invocation.deadline_ms().map(|at| {
             let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
@@ -150,7 +150,7 @@ impl Invocation {
 mod tests {
     use super::*;
 
-    fn head(fields: &[(&'static str, &str)]) -> HeaderMap {
+    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
         fields
             .iter()
             .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()))
@@ -159,7 +159,7 @@ mod tests {
 
     fn invocation(fields: &[(&'static str, &str)], now: Instant) -> Option<Invocation> {
         let epoch = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
-        Invocation::new(head(fields), Bytes::new(), now, epoch)
+        Invocation::new(headers(fields), Bytes::new(), now, epoch)
     }
 
     #[test]

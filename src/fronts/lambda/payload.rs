@@ -14,25 +14,25 @@ use crate::fronts::records::response::collect;
 const LARGEST_ERROR: usize = 8 * LARGEST;
 
 /// The kind of the error that the PHP library reports, if it does.
-pub fn error_kind(head: &Parts) -> Option<&str> {
-    head.headers.get(ERROR_KIND)?.to_str().ok()
+pub fn error_kind(parts: &Parts) -> Option<&str> {
+    parts.headers.get(ERROR_KIND)?.to_str().ok()
 }
 
 /// The result of an event that is not HTTP.
-pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, FunctionError> {
-    if let Some(kind) = error_kind(head) {
+pub fn result(parts: &Parts, body: Bytes) -> Result<Bytes, FunctionError> {
+    if let Some(kind) = error_kind(parts) {
         return Err(FunctionError::reported(kind, &body));
     }
     // Frameworks answer with these statuses if no route matches.
-    if [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&head.status) {
+    if [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&parts.status) {
         return Err(FunctionError::new(
             error::NO_HANDLER,
             "the event is not HTTP and the application has no POST /events; name the PHP file for \
              such events in lambda.handler, or as the function's handler",
         ));
     }
-    if !head.status.is_success() {
-        return Err(unsuccessful(head.status, &body));
+    if !parts.status.is_success() {
+        return Err(unsuccessful(parts.status, &body));
     }
     Ok(match body.is_empty() {
         true => Bytes::from_static(b"null"),
@@ -57,8 +57,8 @@ pub async fn take(body: ResponseBody) -> Result<Bytes, FunctionError> {
 
 /// Collects PHP's result of an event that is not HTTP. An error may exceed Lambda's limit, because
 /// it can be shortened.
-pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, FunctionError> {
-    let max = match error_kind(head) {
+pub async fn take_result(parts: &Parts, body: ResponseBody) -> Result<Bytes, FunctionError> {
+    let max = match error_kind(parts) {
         Some(_) => LARGEST_ERROR,
         None => LARGEST,
     };

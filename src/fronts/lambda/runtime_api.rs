@@ -187,15 +187,15 @@ fn echo(headers: &mut HeaderMap, to: &Invocation) {
 async fn invocation(
     response: http::Response<Incoming>,
 ) -> anyhow::Result<Result<Invocation, String>> {
-    let (head, body) = response.into_parts();
+    let (parts, body) = response.into_parts();
     let payload = match body.collect().await {
         Ok(payload) => payload.to_bytes(),
         Err(error) => return Ok(Err(format!("cannot read the event: {error}"))),
     };
-    match head.status {
+    match parts.status {
         StatusCode::OK => {
             let now = (Instant::now(), SystemTime::now());
-            let invocation = Invocation::new(head.headers, payload, now.0, now.1);
+            let invocation = Invocation::new(parts.headers, payload, now.0, now.1);
             Ok(invocation.ok_or_else(|| "the event has no valid request id".to_string()))
         }
         StatusCode::INTERNAL_SERVER_ERROR => bail!(environment_ended(&payload)),

@@ -84,22 +84,22 @@ impl Runner {
     }
 
     async fn answer(&self, event: Event) -> Result<JobAnswer, Failure> {
-        let (head, body) = self.engine.handle(Box::new(event)).await?.into_parts();
+        let (parts, body) = self.engine.handle(Box::new(event)).await?.into_parts();
         let body = collect(body, MAX).await?.map_err(|size| {
             Failure::Malformed(format!("the result has {size} bytes, at most {MAX} fit"))
         })?;
-        let kind = head
+        let kind = parts
             .headers
             .get(ERROR_KIND)
             .and_then(|kind| kind.to_str().ok());
         Ok(match kind {
             Some(kind) => JobAnswer::error(kind, &body),
-            None if head.status.is_success() => JobAnswer::Result(body),
+            None if parts.status.is_success() => JobAnswer::Result(body),
             None => {
                 let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
                 JobAnswer::Error {
                     kind: "Status".into(),
-                    message: format!("PHP responded with status {}: {text}", head.status),
+                    message: format!("PHP responded with status {}: {text}", parts.status),
                 }
             }
         })

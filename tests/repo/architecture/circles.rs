@@ -63,12 +63,10 @@ pub(super) struct Modules {
 impl Modules {
     /// Reads the files below the directory that a crate begins in, without their tests.
     pub(super) fn of(files: &[(String, String)], root: &str) -> Modules {
-        let tests = r"(?s)#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub[^ ]* )?mod \w+ \{\n.*?\n\}\n";
-        let tests = Regex::new(tests).unwrap();
         let mut files = files.to_vec();
         files.retain(|(file, _)| !file.ends_with("/tests.rs") && !file.contains("/tests/"));
         for (_, text) in &mut files {
-            *text = tests.replace_all(text, "").into_owned();
+            *text = without_tests(text);
         }
         Modules::with_tests(&files, root)
     }
@@ -176,6 +174,53 @@ impl Modules {
         let mut prefixes = ends.map(|end| path[..end].to_vec());
         prefixes.find(|prefix| self.code.contains_key(prefix))
     }
+}
+
+/// The code that the program has too. As rustfmt writes it, an item ends on its first line, or with
+/// a bracket below its first character.
+fn without_tests(text: &str) -> String {
+    let mut kept = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim_start() != "#[cfg(test)]" {
+            kept += line;
+            kept.push('\n');
+            continue;
+        }
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let is_mark = |line: &&str| line.trim_start().starts_with(['#', '/']);
+        let first = lines.by_ref().find(|line| !is_mark(line));
+        if first.is_some_and(|line| !line.ends_with([',', ';', '}'])) {
+            let is_end = |line: &str| line.strip_prefix(indent).is_some_and(is_bracket);
+            lines.by_ref().find(|line| is_end(line));
+        }
+    }
+    kept
+}
+
+fn is_bracket(line: &str) -> bool {
+    ["}", "};", ");", "];"].contains(&line)
+}
+
+#[test]
+fn items_of_tests_are_no_code_of_the_program() {
+    let program = "use a::A;\n\nfn f() {\n    g();\n}\n";
+    let items = [
+        "use b::B;",
+        "mod support;",
+        "/// For one test.\nb: b::B,",
+        "const NAMES: [&str; 2] = [\n    \"b\",\n    \"c\",\n];",
+        "#[allow(dead_code)]\npub fn h(\n    b: b::B,\n) -> b::C {\n    b.c()\n}",
+        "impl b::B for A {\n    fn b(&self) {}\n}",
+        "mod tests {\n    use b::B;\n\n    fn t() {\n        b();\n    }\n}",
+    ];
+    for item in items {
+        let text = format!("use a::A;\n\n#[cfg(test)]\n{item}\nfn f() {{\n    g();\n}}\n");
+        assert_eq!(without_tests(&text), program, "{item}");
+    }
+    let method =
+        "impl A {\n    #[cfg(test)]\n    fn b() {\n        b();\n    }\n\n    fn a() {}\n}\n";
+    assert_eq!(without_tests(method), "impl A {\n\n    fn a() {}\n}\n");
 }
 
 fn split(path: &str) -> Path {

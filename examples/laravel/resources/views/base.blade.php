@@ -6,7 +6,10 @@
     <link rel="icon" href="data:,">
 </head>
 <body>
-    <nav><a href="{{ url('/hello/Hannibal') }}">Hello</a> <a href="{{ url('/visits') }}">Visits</a></nav>
+    <nav>
+        <a href="{{ url('/hello/Hannibal') }}">Hello</a>
+        <a href="{{ url('/visits') }}">Visits</a>
+    </nav>
     @yield('body')
 </body>
 </html>

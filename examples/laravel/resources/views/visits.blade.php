@@ -1,7 +1,8 @@
 @extends('base')
 
 @section('body')
-    <h1>{{ $visits === 1 ? 'Your first visit' : "Visit number $visits" }}{{ $name ? ", $name" : '' }}</h1>
+    <h1>{{ $visits === 1 ? 'Your first visit' : "Visit number $visits"
+        }}{{ $name ? ", $name" : '' }}</h1>
     @foreach ($errors->all() as $error)
         <p class="error">{{ $error }}</p>
     @endforeach

@@ -80,17 +80,17 @@ impl Requests {
         let response = sender
             .send_request(request.body(Empty::<bytes::Bytes>::new())?)
             .await?;
-        let (head, body) = response.into_parts();
+        let (parts, body) = response.into_parts();
         let body = Limited::new(body, MAX_BYTES).collect().await;
         let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
-        let location = head.headers.get(http::header::LOCATION);
+        let location = parts.headers.get(http::header::LOCATION);
         Ok(EngineAnswer {
-            status: head.status.as_u16(),
+            status: parts.status.as_u16(),
             length: body.len(),
             location: location
                 .and_then(|value| value.to_str().ok())
                 .map(String::from),
-            text: page_diff::comparable(&head, &body),
+            text: page_diff::comparable(&parts, &body),
         })
     }
 }

@@ -69,7 +69,7 @@ fn judge(answer: &SmokeTestAnswer) -> anyhow::Result<()> {
     if answer.error.is_some() {
         bail!("the function failed: {}", failure(&answer.payload));
     }
-    let response = head(&answer.payload);
+    let response = without_body(&answer.payload);
     let status = response["statusCode"].as_u64().unwrap_or(200);
     if status >= 500 {
         bail!("it responded with {status}");
@@ -78,7 +78,7 @@ fn judge(answer: &SmokeTestAnswer) -> anyhow::Result<()> {
 }
 
 /// The response without its body, if it is streamed.
-fn head(payload: &[u8]) -> Value {
+fn without_body(payload: &[u8]) -> Value {
     let end = payload.windows(8).position(|bytes| bytes == [0; 8]);
     serde_json::from_slice(&payload[..end.unwrap_or(payload.len())]).unwrap_or_default()
 }

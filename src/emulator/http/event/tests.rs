@@ -9,7 +9,7 @@ fn asked(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> Receive
         request = request.header(*name, *value);
     }
     ReceivedRequest {
-        head: request.body(()).unwrap().into_parts().0,
+        parts: request.body(()).unwrap().into_parts().0,
         body: Bytes::from_static(body),
         peer: "203.0.113.7:40000".parse().unwrap(),
         port: 8080,

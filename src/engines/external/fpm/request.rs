@@ -150,7 +150,7 @@ impl Exchange for FastCgi {
                 match self.take()? {
                     Some(part) => return Ok(Some(part)),
                     None if !self.is_complete => {}
-                    None if self.reply.has_head() => return Ok(None),
+                    None if self.reply.has_headers() => return Ok(None),
                     None => return Err(Failure::Malformed("php-fpm sent no header block".into())),
                 }
                 let Some(stream) = &self.stream else {
@@ -240,14 +240,14 @@ impl Drop for FastCgi {
 /// Encodes BEGIN_REQUEST for a responder and the CGI variables.
 pub(super) fn encode(event: &Event, keeps: bool) -> Result<Vec<u8>, Failure> {
     let flags = if keeps { fastcgi::KEEP_CONN } else { 0 };
-    let mut head = Vec::with_capacity(1024);
-    head.extend_from_slice(&fastcgi::header(fastcgi::BEGIN_REQUEST, REQUEST, 8));
-    head.extend_from_slice(&[0, fastcgi::RESPONDER, flags, 0, 0, 0, 0, 0]);
-    let mut params = Params::new(head, REQUEST);
+    let mut records = Vec::with_capacity(1024);
+    records.extend_from_slice(&fastcgi::header(fastcgi::BEGIN_REQUEST, REQUEST, 8));
+    records.extend_from_slice(&[0, fastcgi::RESPONDER, flags, 0, 0, 0, 0, 0]);
+    let mut params = Params::new(records, REQUEST);
     server_vars::each(event, &mut params);
-    let mut head = params.end()?;
-    head.extend_from_slice(&fastcgi::header(fastcgi::PARAMS, REQUEST, 0));
-    Ok(head)
+    let mut records = params.end()?;
+    records.extend_from_slice(&fastcgi::header(fastcgi::PARAMS, REQUEST, 0));
+    Ok(records)
 }
 
 /// A connection carries one request at a time.

@@ -48,7 +48,7 @@ pub struct RunningExchange {
     early_hints: Option<Weak<dyn EarlyHints>>,
     /// The worker has answered the question ahead of this request, so its frames belong to it.
     is_taken: bool,
-    has_head: bool,
+    has_headers: bool,
     is_streaming: bool,
     frame: Frame,
     retries: u32,
@@ -79,7 +79,7 @@ impl RunningExchange {
             event: event.id,
             early_hints: event.early_hints.clone(),
             is_taken: false,
-            has_head: false,
+            has_headers: false,
             is_streaming: false,
             frame: Frame::Stale,
             retries: 0,
@@ -243,7 +243,7 @@ impl RunningExchange {
             frame::put_bits(self.outgoing.bytes(), frame::PONG);
         }
         let has_more = payload.stream & frame::STREAM != 0;
-        if !self.has_head && response::is_stop(&payload.context, payload.body_len) {
+        if !self.has_headers && response::is_stop(&payload.context, payload.body_len) {
             self.wants_to_stop = true;
             self.frame = Frame::Stale;
             return None;
@@ -256,13 +256,13 @@ impl RunningExchange {
         }
         self.frame = Frame::Response { has_more };
         self.is_streaming |= has_more;
-        if self.has_head {
+        if self.has_headers {
             return None;
         }
-        self.head(payload, has_more)
+        self.headers(payload, has_more)
     }
 
-    fn head(&mut self, payload: &Payload, has_more: bool) -> Option<ResponsePart> {
+    fn headers(&mut self, payload: &Payload, has_more: bool) -> Option<ResponsePart> {
         let context = match response::parse(payload.flags, &payload.context) {
             Ok(context) => context,
             Err(why) => {
@@ -274,17 +274,17 @@ impl RunningExchange {
             let request_id = self.event;
             warn!(header, request_id, "invalid response header removed");
         }
-        let head = context.head;
-        if head.status.is_informational() {
+        let parts = context.parts;
+        if parts.status.is_informational() {
             self.frame = Frame::Hint { has_more };
             let hints = self.early_hints.as_ref().and_then(Weak::upgrade);
-            if let (Some(hints), StatusCode::EARLY_HINTS) = (hints, head.status) {
-                hints.send(&head.headers);
+            if let (Some(hints), StatusCode::EARLY_HINTS) = (hints, parts.status) {
+                hints.send(&parts.headers);
             }
             return None;
         }
-        self.has_head = true;
-        Some(ResponsePart::Head(head))
+        self.has_headers = true;
+        Some(ResponsePart::Headers(parts))
     }
 
     /// The response is invalid. Its rest cannot be told from the next one, so the worker is

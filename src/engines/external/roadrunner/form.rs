@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 use serde::Serialize;
 
-use super::multipart::{self, PartHead, Parts};
+use super::multipart::{self, PartHeaders, Parts};
 use super::tree::{self, FormTree};
 use crate::budget::{self, Reservation};
 use crate::event::{Body, Event};
@@ -163,7 +163,7 @@ struct CollectedForm {
     uploads: Vec<tempfile::TempPath>,
     taken: Reservation,
     memory: Reservation,
-    open: Option<(PartHead, FormPart)>,
+    open: Option<(PartHeaders, FormPart)>,
 }
 
 enum FormPart {
@@ -184,16 +184,16 @@ impl CollectedForm {
 }
 
 impl Parts for CollectedForm {
-    fn begin(&mut self, head: PartHead) -> io::Result<()> {
-        self.levels += 1 + head.name.matches('[').count();
-        let file_name = head.file_name.as_ref().map_or(0, String::len);
-        self.count(head.name.len() + file_name + head.media_type.len())?;
-        let part = match head.file_name.as_deref() {
+    fn begin(&mut self, headers: PartHeaders) -> io::Result<()> {
+        self.levels += 1 + headers.name.matches('[').count();
+        let file_name = headers.file_name.as_ref().map_or(0, String::len);
+        self.count(headers.name.len() + file_name + headers.media_type.len())?;
+        let part = match headers.file_name.as_deref() {
             None => FormPart::Field(Vec::new()),
             Some("") => FormPart::Empty,
             Some(_) => FormPart::Upload(self.directory.create()?, 0),
         };
-        self.open = Some((head, part));
+        self.open = Some((headers, part));
         Ok(())
     }
 
@@ -217,12 +217,12 @@ impl Parts for CollectedForm {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        let Some((head, part)) = self.open.take() else {
+        let Some((headers, part)) = self.open.take() else {
             return Ok(());
         };
         let mut upload = UploadedFile {
-            name: head.file_name.unwrap_or_default(),
-            mime: head.media_type,
+            name: headers.file_name.unwrap_or_default(),
+            mime: headers.media_type,
             size: 0,
             error: NO_FILE,
             tmp_name: String::new(),
@@ -230,7 +230,7 @@ impl Parts for CollectedForm {
         match part {
             FormPart::Field(value) => {
                 let value = String::from_utf8_lossy(&value).into_owned();
-                self.fields.add(&head.name, value);
+                self.fields.add(&headers.name, value);
                 return Ok(());
             }
             FormPart::Upload(file, size) => {
@@ -241,7 +241,7 @@ impl Parts for CollectedForm {
             }
             FormPart::Empty => {}
         }
-        self.files.add(&head.name, upload);
+        self.files.add(&headers.name, upload);
         Ok(())
     }
 }

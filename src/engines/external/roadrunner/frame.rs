@@ -20,9 +20,9 @@ pub const STOP: u8 = 0x02;
 pub const PING: u8 = 0x04;
 pub const PONG: u8 = 0x08;
 
-/// The longest context (status and headers) of a response, like [`MAX_HEAD`] of CGI.
+/// The longest context (status and headers) of a response, like [`MAX_BLOCK`] of CGI.
 ///
-/// [`MAX_HEAD`]: crate::engines::cgi::response::MAX_HEAD
+/// [`MAX_BLOCK`]: crate::engines::cgi::response::MAX_BLOCK
 const MAX_CONTEXT: u32 = 256 * 1024;
 
 /// The longest control message or error. Stack traces can be long.
@@ -104,7 +104,7 @@ enum State {
     #[default]
     Between,
     /// The header is complete.
-    Head(Header),
+    Header(Header),
     /// So many bytes of a body are missing.
     Body(u32),
 }
@@ -129,11 +129,11 @@ impl Parser {
         loop {
             match self.state {
                 State::Between => match self.find()? {
-                    FoundFrame::Header(header) => self.state = State::Head(header),
+                    FoundFrame::Header(header) => self.state = State::Header(header),
                     FoundFrame::Noise(noise) => return Ok(Some(Item::Noise(noise))),
                     FoundFrame::Nothing => return Ok(None),
                 },
-                State::Head(header) => return self.head(header),
+                State::Header(header) => return self.begin(header),
                 State::Body(0) => {
                     self.state = State::Between;
                     return Ok(Some(Item::End));
@@ -173,12 +173,12 @@ impl Parser {
                 return Ok(FoundFrame::Noise(self.buffer.split_to(len).freeze()));
             }
         }
-        let Some(head) = self.buffer.first_chunk::<HEADER>() else {
+        let Some(bytes) = self.buffer.first_chunk::<HEADER>() else {
             return Ok(FoundFrame::Nothing);
         };
-        let [first, flags, a, b, c, d, e, f, g, h, stream, reserved] = *head;
+        let [first, flags, a, b, c, d, e, f, g, h, stream, reserved] = *bytes;
         let words = first & 0x0f;
-        let is_right = u32::from_le_bytes([e, f, g, h]) == checksum(&head[..6]);
+        let is_right = u32::from_le_bytes([e, f, g, h]) == checksum(&bytes[..6]);
         let header = Header {
             flags,
             stream,
@@ -196,7 +196,8 @@ impl Parser {
         }
     }
 
-    fn head(&mut self, header: Header) -> Result<Option<Item>, FrameError> {
+    /// Reads what follows the header, up to the body.
+    fn begin(&mut self, header: Header) -> Result<Option<Item>, FrameError> {
         let options = 4 * usize::from(header.options);
         if header.flags & (CONTROL | ERROR) != 0 {
             if header.payload > MAX_MESSAGE {

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 /// A part's header section.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
-pub struct PartHead {
+pub struct PartHeaders {
     pub name: String,
     /// Only files have one.
     pub file_name: Option<String>,
@@ -14,13 +14,13 @@ pub struct PartHead {
 
 /// Receives the parts of a body. A part whose end is missing is discarded.
 pub trait Parts {
-    fn begin(&mut self, head: PartHead) -> io::Result<()>;
+    fn begin(&mut self, headers: PartHeaders) -> io::Result<()>;
     fn data(&mut self, piece: &[u8]) -> io::Result<()>;
     fn end(&mut self) -> io::Result<()>;
 }
 
 /// The longest header section of a part.
-const MAX_HEAD: usize = 8 * 1024;
+const MAX_HEADERS: usize = 8 * 1024;
 
 /// The most parts; the rest is ignored.
 const MAX_PARTS: usize = 1000;
@@ -55,16 +55,16 @@ pub fn parse(body: impl Read, boundary: &str, parts: &mut impl Parts) -> io::Res
         return Ok(());
     }
     for _ in 0..MAX_PARTS {
-        let Some(head) = input.head()? else {
+        let Some(headers) = input.headers()? else {
             return Ok(());
         };
-        let Some(head) = head else {
+        let Some(headers) = headers else {
             if !input.until_delimiter(|_| Ok(()))? {
                 return Ok(());
             }
             continue;
         };
-        parts.begin(head)?;
+        parts.begin(headers)?;
         if !input.until_delimiter(|piece| parts.data(piece))? {
             return Ok(());
         }
@@ -122,14 +122,14 @@ impl<R: Read> Input<R> {
 
     /// The header section after a delimiter: `None` after the last delimiter or an invalid one;
     /// `Some(None)` if the part is no field of a form.
-    fn head(&mut self) -> io::Result<Option<Option<PartHead>>> {
+    fn headers(&mut self) -> io::Result<Option<Option<PartHeaders>>> {
         let end = loop {
             if self.buffer.starts_with(b"--") {
                 return Ok(None);
             }
             let end = memchr::memmem::find(&self.buffer, b"\r\n\r\n");
-            // Several heads are in the buffer at once.
-            if end.unwrap_or(self.buffer.len()) > MAX_HEAD {
+            // The headers of several parts are in the buffer at once.
+            if end.unwrap_or(self.buffer.len()) > MAX_HEADERS {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
             if let Some(end) = end {
@@ -139,35 +139,38 @@ impl<R: Read> Input<R> {
                 return Ok(None);
             }
         };
-        let head = parse_head(&self.buffer[..end]);
+        let headers = parse_headers(&self.buffer[..end]);
         self.buffer.drain(..end + 4);
-        Ok(Some(head))
+        Ok(Some(headers))
     }
 }
 
-fn parse_head(section: &[u8]) -> Option<PartHead> {
+fn parse_headers(section: &[u8]) -> Option<PartHeaders> {
     let text = String::from_utf8_lossy(section);
-    let mut head = None;
+    let mut headers = None;
     let mut media_type = String::new();
     for line in text.split("\r\n") {
         let Some((name, value)) = line.split_once(':') else {
             continue;
         };
         if name.trim().eq_ignore_ascii_case("content-disposition") {
-            head = disposition(value);
+            headers = disposition(value);
         } else if name.trim().eq_ignore_ascii_case("content-type") {
             media_type = value.trim().to_string();
         }
     }
-    head.map(|head| PartHead { media_type, ..head })
+    headers.map(|headers| PartHeaders {
+        media_type,
+        ..headers
+    })
 }
 
-fn disposition(value: &str) -> Option<PartHead> {
+fn disposition(value: &str) -> Option<PartHeaders> {
     let (kind, mut rest) = value.split_once(';')?;
     if !kind.trim().eq_ignore_ascii_case("form-data") {
         return None;
     }
-    let mut head = PartHead::default();
+    let mut headers = PartHeaders::default();
     let mut has_name = false;
     while let Some((name, after)) = rest.split_once('=') {
         let (value, after) = parameter(after);
@@ -178,17 +181,18 @@ fn disposition(value: &str) -> Option<PartHead> {
         {
             "name" => {
                 has_name = true;
-                head.name = value;
+                headers.name = value;
             }
             // Some browsers once sent the whole path.
             "filename" => {
-                head.file_name = Some(value.rsplit(['/', '\\']).next().unwrap_or("").to_string());
+                headers.file_name =
+                    Some(value.rsplit(['/', '\\']).next().unwrap_or("").to_string());
             }
             _ => {}
         }
         rest = after;
     }
-    (has_name && !head.name.is_empty()).then_some(head)
+    (has_name && !headers.name.is_empty()).then_some(headers)
 }
 
 /// The value of a parameter, in quotes or not, and what follows it.
@@ -224,13 +228,13 @@ mod tests {
 
     #[derive(Default)]
     struct Collected {
-        open: Option<(PartHead, Vec<u8>)>,
+        open: Option<(PartHeaders, Vec<u8>)>,
         whole: Seen,
     }
 
     impl Parts for Collected {
-        fn begin(&mut self, head: PartHead) -> io::Result<()> {
-            self.open = Some((head, Vec::new()));
+        fn begin(&mut self, headers: PartHeaders) -> io::Result<()> {
+            self.open = Some((headers, Vec::new()));
             Ok(())
         }
 
@@ -240,9 +244,9 @@ mod tests {
         }
 
         fn end(&mut self) -> io::Result<()> {
-            let (head, data) = self.open.take().unwrap();
+            let (headers, data) = self.open.take().unwrap();
             self.whole
-                .push((head.name, head.file_name, head.media_type, data));
+                .push((headers.name, headers.file_name, headers.media_type, data));
             Ok(())
         }
     }
@@ -265,8 +269,8 @@ mod tests {
         collected.whole
     }
 
-    fn part(head: &str, data: &[u8]) -> Vec<u8> {
-        [b"--b\r\n", head.as_bytes(), b"\r\n\r\n", data, b"\r\n"].concat()
+    fn part(headers: &str, data: &[u8]) -> Vec<u8> {
+        [b"--b\r\n", headers.as_bytes(), b"\r\n\r\n", data, b"\r\n"].concat()
     }
 
     #[test]
@@ -314,16 +318,16 @@ mod tests {
     }
 
     #[test]
-    fn long_head_is_rejected_whatever_the_pieces() {
+    fn long_header_section_is_rejected_whatever_the_pieces() {
         for at_once in [10, 5000, ROOM] {
             let parsed = |len: usize| {
-                let head = "Content-Disposition: form-data; name=";
-                let name = "n".repeat(len - head.len());
-                let body = part(&format!("{head}{name}"), b"1");
+                let headers = "Content-Disposition: form-data; name=";
+                let name = "n".repeat(len - headers.len());
+                let body = part(&format!("{headers}{name}"), b"1");
                 parse(Slow(&body, at_once), "b", &mut Collected::default())
             };
-            assert!(parsed(MAX_HEAD - 2).is_ok(), "{at_once}");
-            let error = parsed(MAX_HEAD + 1).unwrap_err();
+            assert!(parsed(MAX_HEADERS - 2).is_ok(), "{at_once}");
+            let error = parsed(MAX_HEADERS + 1).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{at_once}");
         }
     }

@@ -9,7 +9,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::frame;
 use super::protobuf::{self, FieldValue, Fields};
-use crate::engines::cgi::response::CgiHead;
+use crate::engines::cgi::response::CgiParts;
 
 /// The most headers, as of CGI responses.
 const MAX_HEADERS: usize = 1024;
@@ -18,7 +18,7 @@ const MAX_HEADERS: usize = 1024;
 #[derive(Debug)]
 pub struct Context {
     /// The status may be that of an informational response.
-    pub head: CgiHead,
+    pub parts: CgiParts,
     /// Headers that HTTP cannot carry, for the log.
     pub rejected: Vec<String>,
 }
@@ -58,7 +58,7 @@ pub fn parse(flags: u8, context: &Bytes) -> Result<Context, String> {
     }
     let reason = status.canonical_reason();
     Ok(Context {
-        head: CgiHead {
+        parts: CgiParts {
             status,
             // Otherwise hyper would invent a reason phrase.
             reason: reason.is_none().then(|| ReasonPhrase::from_static(b"")),
@@ -203,18 +203,18 @@ mod tests {
             r#"{"status":201,"headers":{"X-A":{"1":"1","4":"2"},"X-B":"3"}}"#,
             r#"{"status":201,"headers":{"X-A":["1",2],"X-B":3}}"#,
         ] {
-            let head = json(text).unwrap().head;
-            assert_eq!(head.status, 201);
-            let values: Vec<_> = head.headers.get_all("x-a").iter().collect();
+            let parts = json(text).unwrap().parts;
+            assert_eq!(parts.status, 201);
+            let values: Vec<_> = parts.headers.get_all("x-a").iter().collect();
             assert_eq!(values, ["1", "2"], "{text}");
-            assert_eq!(head.headers["x-b"], "3");
+            assert_eq!(parts.headers["x-b"], "3");
         }
         for text in [
             r#"{"status":200}"#,
             r#"{"status":200,"headers":[]}"#,
             r#"{"status":200,"headers":null,"more":[1]}"#,
         ] {
-            assert!(json(text).unwrap().head.headers.is_empty(), "{text}");
+            assert!(json(text).unwrap().parts.headers.is_empty(), "{text}");
         }
     }
 
@@ -224,8 +224,8 @@ mod tests {
         let values = [&b"1"[..], b"\xff"];
         protobuf::put_values(&mut context, 2, "X-A", values.into_iter());
         let context = parse(frame::PROTOBUF, &context.into()).unwrap();
-        assert_eq!(context.head.status, 201);
-        let values = context.head.headers.get_all("x-a").iter();
+        assert_eq!(context.parts.status, 201);
+        let values = context.parts.headers.get_all("x-a").iter();
         let values: Vec<_> = values.map(HeaderValue::as_bytes).collect();
         assert_eq!(values, [&b"1"[..], b"\xff"]);
     }
@@ -252,7 +252,7 @@ mod tests {
     fn headers_that_http_cannot_carry_are_removed() {
         let context =
             json(r#"{"status":200,"headers":{"a b":"1","X":["2","3\r\nY: 4"]}}"#).unwrap();
-        assert_eq!(context.head.headers.len(), 1);
+        assert_eq!(context.parts.headers.len(), 1);
         assert_eq!(context.rejected, ["a b", "X"]);
     }
 
@@ -268,7 +268,7 @@ mod tests {
         #[test]
         fn arbitrary_context_is_read_or_rejected(flags: u8, context: Vec<u8>) {
             if let Ok(context) = parse(flags, &context.into()) {
-                prop_assert!((100..600).contains(&context.head.status.as_u16()));
+                prop_assert!((100..600).contains(&context.parts.status.as_u16()));
             }
         }
     }

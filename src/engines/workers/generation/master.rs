@@ -329,7 +329,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, slots: u16, groups: &[u32]) -> anyho
 fn warmups(boot: &Boot) -> anyhow::Result<Vec<u8>> {
     let mut messages = Vec::new();
     for event in &boot.warmup {
-        let message = requests::encode_head(event, 1)
+        let message = requests::encode_records(event, 1)
             .map_err(|failure| anyhow!("the warm-up {}: {failure}", event.request.uri()))?;
         messages.extend_from_slice(&u32::try_from(message.len())?.to_ne_bytes());
         messages.extend_from_slice(&message);

@@ -88,9 +88,9 @@ impl Inbox {
         Key { slot, ticket }: Key,
         batches: bool,
     ) -> Result<Sent, SendError> {
-        let mut head = encode_head(event, slot).map_err(SendError::Unsendable)?;
-        head[BATCHES] = u8::from(batches);
-        head[TAG..TAG + 4].copy_from_slice(&ticket.tag().to_be_bytes());
+        let mut records = encode_records(event, slot).map_err(SendError::Unsendable)?;
+        records[BATCHES] = u8::from(batches);
+        records[TAG..TAG + 4].copy_from_slice(&ticket.tag().to_be_bytes());
         let inline = match event.request.body() {
             Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
             _ => &[],
@@ -117,7 +117,7 @@ impl Inbox {
         let first_header = fastcgi::header(fastcgi::STDIN, slot, first.len());
         let second_header = fastcgi::header(fastcgi::STDIN, slot, second.len());
         let parts = [
-            IoSlice::new(&head),
+            IoSlice::new(&records),
             IoSlice::new(&first_header),
             IoSlice::new(first),
             IoSlice::new(&second_header),
@@ -129,7 +129,7 @@ impl Inbox {
             (false, false) => &parts[..],
         };
         let by_socket =
-            fd.is_some() || head.len() + inline.len() > MAX_EVENT - 2 * fastcgi::HEADER_LEN;
+            fd.is_some() || records.len() + inline.len() > MAX_EVENT - 2 * fastcgi::HEADER_LEN;
         let rings = &self.workers.0.rings;
         let position = loop {
             let put = match by_socket {
@@ -179,19 +179,19 @@ const ECONNRESET: i32 = 104;
 const ENOTCONN: i32 = 107;
 
 /// Encodes the EVENT record and the PARAMS records.
-pub fn encode_head(event: &Event, slot: u16) -> Result<Vec<u8>, Failure> {
-    let mut head = Vec::with_capacity(HEAD);
-    head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, slot, EVENT_LEN));
-    head.extend_from_slice(&micros(event.deadline).to_be_bytes());
-    head.extend_from_slice(&event.request.body().len().to_be_bytes());
-    head.extend_from_slice(&[0; EVENT_LEN - 16]);
-    let mut params = Params::new(head, slot);
+pub fn encode_records(event: &Event, slot: u16) -> Result<Vec<u8>, Failure> {
+    let mut records = Vec::with_capacity(USUAL);
+    records.extend_from_slice(&fastcgi::header(fastcgi::EVENT, slot, EVENT_LEN));
+    records.extend_from_slice(&micros(event.deadline).to_be_bytes());
+    records.extend_from_slice(&event.request.body().len().to_be_bytes());
+    records.extend_from_slice(&[0; EVENT_LEN - 16]);
+    let mut params = Params::new(records, slot);
     server_vars::each(event, &mut params);
     params.end()
 }
 
 /// Enough for most header sections, and quick to allocate: glibc caches no larger pieces.
-const HEAD: usize = 1024;
+const USUAL: usize = 1024;
 
 /// Converts to the workers' clock. `Instant` uses the same clock but hides its numbers, so both are
 /// read side by side once.

@@ -8,7 +8,7 @@ use tracing::warn;
 use super::responses::{ArrivingResponse, Outbox};
 use crate::budget::{self, DISK_TOO_SLOW, HeldMemory, SMALL};
 use crate::engines::cgi::response;
-use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
+use crate::engines::cgi::response::{Block, CgiParts, Split, TooLarge};
 use crate::engines::response_spool::{self, ClientClosed, WriteError};
 use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, RequestProgress};
 use crate::engines::workers::response_stream::ResponseStream;
@@ -23,14 +23,14 @@ const MAX_HINTS: usize = 64 * 1024;
 impl Outbox {
     pub(super) async fn output(&mut self, key: Key, content: Bytes) {
         if let ArrivingResponse::None = self.reply {
-            self.reply = ArrivingResponse::Head {
+            self.reply = ArrivingResponse::Headers {
                 key,
                 block: Block::default(),
             };
         }
         match &mut self.reply {
-            ArrivingResponse::Head { block, .. } => match block.add(content) {
-                Ok(Some(Split { block, rest })) => self.head_complete(key, &block, rest),
+            ArrivingResponse::Headers { block, .. } => match block.add(content) {
+                Ok(Some(Split { block, rest })) => self.headers_complete(key, &block, rest),
                 Ok(None) => {}
                 Err(TooLarge) => {
                     self.fail(
@@ -52,9 +52,9 @@ impl Outbox {
         }
     }
 
-    fn head_complete(&mut self, key: Key, block: &Bytes, first: Bytes) {
+    fn headers_complete(&mut self, key: Key, block: &Bytes, first: Bytes) {
         match response::parse(block) {
-            Ok((head, invalid)) => {
+            Ok((parts, invalid)) => {
                 for header in invalid {
                     let request_id = self.shared.in_flight.with(key, |slot| slot.event);
                     let pid = self.pid.get();
@@ -62,7 +62,7 @@ impl Outbox {
                 }
                 self.reply = ArrivingResponse::Ready {
                     key,
-                    head,
+                    parts,
                     first,
                     more: Vec::new(),
                 };
@@ -81,7 +81,7 @@ impl Outbox {
         match std::mem::replace(&mut self.reply, ArrivingResponse::Done) {
             ArrivingResponse::Ready {
                 key,
-                head,
+                parts,
                 first,
                 mut more,
             } => {
@@ -92,7 +92,7 @@ impl Outbox {
                     more.concat().into()
                 };
                 let length = body.len();
-                let mut response = response(head, ResponseBody::Full(body));
+                let mut response = response(parts, ResponseBody::Full(body));
                 if length >= SMALL {
                     let held = match HeldMemory::in_memory(length) {
                         Some(held) => Some(held),
@@ -116,7 +116,7 @@ impl Outbox {
                     _ => Ok(()),
                 });
             }
-            ArrivingResponse::Head { key, .. } => {
+            ArrivingResponse::Headers { key, .. } => {
                 self.fail(
                     key,
                     Failure::Malformed("the response's headers are incomplete".into()),
@@ -143,7 +143,7 @@ impl Outbox {
         }
         let ArrivingResponse::Ready {
             key,
-            head,
+            parts,
             first,
             more,
         } = std::mem::replace(&mut self.reply, ArrivingResponse::Done)
@@ -158,7 +158,7 @@ impl Outbox {
         let stream = ResponseStream::new(reader, self.shared.clone(), key);
         if !self
             .shared
-            .answer(key, response(head, ResponseBody::stream(stream)))
+            .answer(key, response(parts, ResponseBody::stream(stream)))
         {
             return;
         }
@@ -213,8 +213,8 @@ impl Outbox {
             .in_flight
             .with(key, |slot| slot.hints.as_ref()?.upgrade())
             .flatten();
-        if let (Some(hints), Ok((head, _))) = (hints, response::parse(block))
-            && !hints.send(&head.headers)
+        if let (Some(hints), Ok((parts, _))) = (hints, response::parse(block))
+            && !hints.send(&parts.headers)
         {
             self.shared.metrics.early_hints_dropped.inc();
         }
@@ -229,11 +229,11 @@ fn begin_wait(slot: &mut InFlightRequest) {
     slot.waits_for_client = true;
 }
 
-fn response(head: CgiHead, body: ResponseBody) -> Response {
+fn response(parts: CgiParts, body: ResponseBody) -> Response {
     let mut response = Response::new(body);
-    *response.status_mut() = head.status;
-    *response.headers_mut() = head.headers;
-    if let Some(reason) = head.reason {
+    *response.status_mut() = parts.status;
+    *response.headers_mut() = parts.headers;
+    if let Some(reason) = parts.reason {
         response.extensions_mut().insert(reason);
     }
     response

@@ -17,7 +17,7 @@ use super::response_order::ResponseSequence;
 use super::worker_exit;
 use crate::engines::cgi::fastcgi;
 use crate::engines::cgi::fastcgi::Record;
-use crate::engines::cgi::response::{Block, CgiHead};
+use crate::engines::cgi::response::{Block, CgiParts};
 use crate::engines::response_spool::SpoolWriter;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::generation::in_flight::{Key, RequestProgress};
@@ -59,12 +59,12 @@ pub(super) enum ArrivingResponse {
     /// No response has begun.
     None,
     /// The header block is not complete.
-    Head { key: Key, block: Block },
+    Headers { key: Key, block: Block },
     /// The headers are complete. The caller has not been answered yet, because the rest of the body
     /// may arrive in a moment.
     Ready {
         key: Key,
-        head: CgiHead,
+        parts: CgiParts,
         /// Usually all of the body.
         first: Bytes,
         more: Vec<Bytes>,

@@ -210,7 +210,7 @@ async fn send(
     reply: &H2Reply,
 ) -> Result<(), h2::Error> {
     let OutgoingResponse {
-        mut head,
+        mut parts,
         mut taken,
         body,
     } = outgoing(response, is_head);
@@ -221,9 +221,9 @@ async fn send(
     let hints = std::mem::replace(&mut *reply.hints(), Reservation::none(&MEMORY));
     taken.join(hints);
     let connection = reply.connection.clone();
-    hold(head.headers_mut(), taken, connection);
+    hold(parts.headers_mut(), taken, connection);
     let mut stream = way
-        .send_response(head, body.is_none())
+        .send_response(parts, body.is_none())
         .inspect_err(|_| way.send_reset(Reason::INTERNAL_ERROR))?;
     match body {
         None => Ok(()),

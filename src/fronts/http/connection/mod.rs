@@ -133,7 +133,7 @@ pub(super) async fn serve(
         peer.https = true;
     }
     let mut limits = ConnectionLimits {
-        head: settings.header_timeout.0,
+        headers: settings.header_timeout.0,
         keep_alive: settings.keep_alive_timeout.0,
         write: settings.send_timeout.0,
     };

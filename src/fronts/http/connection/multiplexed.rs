@@ -11,7 +11,7 @@ use crate::fronts::http::request::response_body::TrackedBody;
 
 /// A response's header section as it is sent, and the body that follows.
 pub struct OutgoingResponse {
-    pub head: Response<()>,
+    pub parts: Response<()>,
     /// The memory of the header section, to keep until that is written.
     pub taken: Reservation,
     /// None if nothing follows.
@@ -20,10 +20,10 @@ pub struct OutgoingResponse {
 
 /// Completes the header section: HTTP/1 has hyper for that.
 pub fn outgoing(response: Response<TrackedBody>, is_head: bool) -> OutgoingResponse {
-    let (mut head, mut body) = response.into_parts();
+    let (mut parts, mut body) = response.into_parts();
     let is_empty = body.is_end_stream();
     let has_none = matches!(
-        head.status,
+        parts.status,
         StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
     );
     if !is_empty
@@ -31,19 +31,20 @@ pub fn outgoing(response: Response<TrackedBody>, is_head: bool) -> OutgoingRespo
         && let Some(len) = body.size_hint().exact()
     {
         let len = || HeaderValue::from(len);
-        head.headers
+        parts
+            .headers
             .entry(header::CONTENT_LENGTH)
             .or_insert_with(len);
     }
-    if !head.headers.contains_key(header::DATE)
+    if !parts.headers.contains_key(header::DATE)
         && let Ok(now) = HeaderValue::try_from(httpdate::fmt_http_date(SystemTime::now()))
     {
-        head.headers.insert(header::DATE, now);
+        parts.headers.insert(header::DATE, now);
     }
     // Extensions, such as the file to send, are for Surus only.
-    head.extensions.clear();
+    parts.extensions.clear();
     OutgoingResponse {
-        head: Response::from_parts(head, ()),
+        parts: Response::from_parts(parts, ()),
         taken: body.take_headers(),
         body: (!is_empty && !is_head && !has_none).then_some(body),
     }

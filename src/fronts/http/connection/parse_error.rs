@@ -31,7 +31,7 @@ pub fn record(
         None if error.is_parse_too_large() => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, 0),
         None => (StatusCode::BAD_REQUEST, 0),
     };
-    let took = connection.timers.head_took();
+    let took = connection.timers.headers_took();
     record_status(status, bytes, took, peer, accounting);
 }
 
@@ -49,7 +49,7 @@ pub fn record_status(
             request_id: accounting.next_id(),
             // The client behind a proxy is named in the headers, which could not be parsed.
             client: peer.client.as_ref().map(|client| client.ip()),
-            head: None,
+            request: None,
             status,
             bytes,
             took,

@@ -102,7 +102,7 @@ pub struct AccessLogEntry {
     pub request_id: u64,
     pub client: Option<IpAddr>,
     /// None if the request could not be parsed.
-    pub head: Option<LoggedHead>,
+    pub request: Option<LoggedRequest>,
     pub status: StatusCode,
     /// Bytes of the response's body.
     pub bytes: u64,
@@ -112,10 +112,10 @@ pub struct AccessLogEntry {
     pub engine: &'static str,
 }
 
-/// What is kept of a request's headers. Everything is copied, because a slice would keep the whole
+/// What is kept of a request. Everything is copied, because a slice would keep the whole
 /// read buffer of the connection in memory, which no budget counts.
 #[derive(Debug)]
-pub struct LoggedHead {
+pub struct LoggedRequest {
     pub method: Method,
     pub target: Box<str>,
     version: Version,
@@ -125,15 +125,19 @@ pub struct LoggedHead {
     kept: Kept,
 }
 
-impl LoggedHead {
+impl LoggedRequest {
     /// What `log` needs of a request that begins.
-    pub fn new<B>(log: &AccessLog, request: &Request<B>, begun: &BegunRequest<'_>) -> LoggedHead {
+    pub fn new<B>(
+        log: &AccessLog,
+        request: &Request<B>,
+        begun: &BegunRequest<'_>,
+    ) -> LoggedRequest {
         let text = |name: HeaderName| {
             let value = request.headers().get(name)?;
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         let target = request.uri().path_and_query();
-        LoggedHead {
+        LoggedRequest {
             method: request.method().clone(),
             target: target.map_or("*", |target| target.as_str()).into(),
             version: request.version(),
@@ -220,18 +224,18 @@ impl AccessLog {
 impl AccessLogEntry {
     /// Its approximate memory.
     fn size(&self) -> usize {
-        size_of::<AccessLogEntry>() + self.head.as_ref().map_or(0, LoggedHead::size)
+        size_of::<AccessLogEntry>() + self.request.as_ref().map_or(0, LoggedRequest::size)
     }
 }
 
 fn text(to: &mut Vec<u8>, entry: &AccessLogEntry, time: &str) {
     let client = entry.client.map_or_else(|| "-".into(), |ip| ip.to_string());
     let _ = write!(to, "{client} - - [{time}] \"");
-    let head = entry.head.as_ref();
-    let _ = match head {
-        Some(head) => {
-            let target = Escaped(&head.target);
-            write!(to, "{} {target} {:?}", head.method, head.version)
+    let request = entry.request.as_ref();
+    let _ = match request {
+        Some(request) => {
+            let target = Escaped(&request.target);
+            write!(to, "{} {target} {:?}", request.method, request.version)
         }
         None => write!(to, "-"),
     };
@@ -240,9 +244,14 @@ fn text(to: &mut Vec<u8>, entry: &AccessLogEntry, time: &str) {
         "\" {} {} \"{}\" \"{}\" {:.3}ms {}",
         entry.status.as_u16(),
         entry.bytes,
-        Escaped(head.and_then(|head| head.referer.as_deref()).unwrap_or("-")),
         Escaped(
-            head.and_then(|head| head.user_agent.as_deref())
+            request
+                .and_then(|request| request.referer.as_deref())
+                .unwrap_or("-")
+        ),
+        Escaped(
+            request
+                .and_then(|request| request.user_agent.as_deref())
                 .unwrap_or("-")
         ),
         entry.took.as_secs_f64() * 1000.0,
@@ -267,20 +276,20 @@ impl fmt::Display for Escaped<'_> {
 }
 
 fn json(to: &mut Vec<u8>, entry: &AccessLogEntry, time: &str) {
-    let head = entry.head.as_ref();
+    let request = entry.request.as_ref();
     let line = serde_json::json!({
         "time": time,
         "request_id": entry.request_id,
         "client": entry.client,
-        "method": head.map(|head| head.method.as_str()),
-        "uri": head.map(|head| &*head.target),
-        "protocol": head.map(|head| format!("{:?}", head.version)),
+        "method": request.map(|request| request.method.as_str()),
+        "uri": request.map(|request| &*request.target),
+        "protocol": request.map(|request| format!("{:?}", request.version)),
         "status": entry.status.as_u16(),
         "bytes": entry.bytes,
         "ms": (entry.took.as_secs_f64() * 1e6).round() / 1e3,
         "engine": entry.engine,
-        "referer": head.and_then(|head| head.referer.as_deref()),
-        "user_agent": head.and_then(|head| head.user_agent.as_deref()),
+        "referer": request.and_then(|request| request.referer.as_deref()),
+        "user_agent": request.and_then(|request| request.user_agent.as_deref()),
     });
     let _ = writeln!(to, "{line}");
 }

@@ -52,8 +52,8 @@ impl Https {
     }
 
     /// The answer to an authority's validation (HTTP-01).
-    pub fn validation(&self, head: &Parts) -> Option<Response> {
-        let text = self.answers.text(head.uri.path())?;
+    pub fn validation(&self, parts: &Parts) -> Option<Response> {
+        let text = self.answers.text(parts.uri.path())?;
         Some(Response::new(ResponseBody::from(text)))
     }
 
@@ -61,13 +61,13 @@ impl Https {
     pub fn redirect(
         &self,
         settings: &Settings,
-        head: &Parts,
+        parts: &Parts,
         is_https: impl FnOnce() -> bool,
     ) -> Option<Result<Response, RequestRejection>> {
         if settings.redirect_to_https != Some(true) || is_https() {
             return None;
         }
-        let host = head.headers.get(header::HOST);
+        let host = parts.headers.get(header::HOST);
         let Some(host) = host.and_then(|host| host.to_str().ok()) else {
             let why = "the redirect to HTTPS needs a Host";
             return Some(Err(reject(StatusCode::BAD_REQUEST, why)));
@@ -75,12 +75,12 @@ impl Https {
         if self.answers.is_pending(without_port(host)) {
             return None;
         }
-        let target = head
+        let target = parts
             .uri
             .path_and_query()
             .map_or("/", |target| target.as_str());
         // Others would become a GET.
-        let status = match head.method {
+        let status = match parts.method {
             Method::GET | Method::HEAD => StatusCode::MOVED_PERMANENTLY,
             _ => StatusCode::PERMANENT_REDIRECT,
         };

@@ -91,9 +91,9 @@ impl LiveReload {
     }
 
     /// The answer to a request of the script or of a page.
-    pub fn answer(&self, head: &Parts) -> Option<Response> {
-        let is_get = head.method == Method::GET;
-        match head.uri.path() {
+    pub fn answer(&self, parts: &Parts) -> Option<Response> {
+        let is_get = parts.method == Method::GET;
+        match parts.uri.path() {
             EVENTS if is_get => Some(self.stream()),
             SCRIPT if is_get => {
                 let script = Bytes::from_static(include_bytes!("live_reload.js"));
@@ -105,11 +105,11 @@ impl LiveReload {
 
     /// Whether a browser asks for a page. Then the response must be whole and not compressed, so
     /// that the script can be added.
-    pub fn prepare(&self, head: &mut Parts) -> bool {
-        let is_page = head.method == Method::GET && is_navigation(&head.headers);
+    pub fn prepare(&self, parts: &mut Parts) -> bool {
+        let is_page = parts.method == Method::GET && is_navigation(&parts.headers);
         if is_page {
             for name in CONDITIONS {
-                head.headers.remove(name);
+                parts.headers.remove(name);
             }
         }
         is_page

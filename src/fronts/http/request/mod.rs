@@ -128,17 +128,17 @@ impl Service {
         let version = request.version();
         let is_head = request.method() == Method::HEAD;
         // Everything that need not wait happens here, because it would make the future larger.
-        let (mut head, incoming) = request.into_parts();
+        let (mut parts, incoming) = request.into_parts();
         if let Some(tracer) = &self.tracer {
             let client = |headers: &HeaderMap| {
                 let origin = forwarded::origin(peer, headers, &self.settings.trusted_proxies);
                 (origin.client.map(|client| client.ip()), origin.https)
             };
-            guard.trace = traced::begin(tracer, &mut head, guard.began, client);
+            guard.trace = traced::begin(tracer, &mut parts, guard.began, client);
         }
-        let is_page = (self.live_reload.as_ref()).is_some_and(|live| live.prepare(&mut head));
+        let is_page = (self.live_reload.as_ref()).is_some_and(|live| live.prepare(&mut parts));
         let view = match self.sites.application(site) {
-            Ok((_, application)) => application.view(&head.headers, peer),
+            Ok((_, application)) => application.view(&parts.headers, peer),
             Err(_) => ErrorView::Text,
         };
         let server = peer.server.clone();
@@ -149,7 +149,7 @@ impl Service {
             request_id: guard.request_id,
             began: guard.began,
         };
-        let routed = self.route(head, source, early_hints);
+        let routed = self.route(parts, source, early_hints);
         let respond = move |routed: Routed| {
             let Routed {
                 dispatch,

@@ -13,7 +13,7 @@ use http_body::{Frame, SizeHint};
 use tracing::warn;
 
 use super::access_log::kept::BegunRequest;
-use super::access_log::{AccessLog, AccessLogEntry, LoggedHead};
+use super::access_log::{AccessLog, AccessLogEntry, LoggedRequest};
 use super::accounting::Accounting;
 use crate::app::STATIC;
 use crate::budget::{MEMORY, Reservation};
@@ -115,7 +115,7 @@ pub struct RequestGuard {
 struct Line {
     log: Arc<AccessLog>,
     client: Option<IpAddr>,
-    head: LoggedHead,
+    request: LoggedRequest,
     /// The time until PHP's response began.
     answered: Option<Duration>,
 }
@@ -133,7 +133,7 @@ impl RequestGuard {
             let begun = begun();
             Box::new(Line {
                 client: begun.client,
-                head: LoggedHead::new(&log, request, &begun),
+                request: LoggedRequest::new(&log, request, &begun),
                 answered: None,
                 log,
             })
@@ -165,7 +165,7 @@ impl RequestGuard {
         self.status = Some(status);
         if let Some(line) = &mut self.line {
             line.answered = self.runs.then_some(took);
-            line.head.add_response(&line.log, headers);
+            line.request.add_response(&line.log, headers);
         }
         if let Some(trace) = &self.trace {
             trace.responded();
@@ -181,13 +181,13 @@ impl RequestGuard {
         if !self.runs || !slowest.is_one(ended, took) {
             return;
         }
-        let Some(Line { head, .. }) = self.line.as_deref() else {
+        let Some(Line { request, .. }) = self.line.as_deref() else {
             return;
         };
         slowest.add(Slow {
             request_id: self.request_id,
-            method: head.method.to_string(),
-            target: head.target.to_string(),
+            method: request.method.to_string(),
+            target: request.target.to_string(),
             status: self.status().as_u16(),
             engine: self.engine,
             took,
@@ -220,13 +220,13 @@ impl Drop for RequestGuard {
             let Line {
                 log,
                 client,
-                head,
+                request,
                 answered,
             } = *line;
             log.log(AccessLogEntry {
                 request_id: self.request_id,
                 client,
-                head: Some(head),
+                request: Some(request),
                 status: self.status(),
                 bytes: self.bytes,
                 took: self.began.elapsed(),

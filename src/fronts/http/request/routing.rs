@@ -17,7 +17,7 @@ use crate::app::{Dispatch, Routed};
 use crate::event::{Body, EarlyHints, Event};
 use crate::fronts::http::transport::context::ConnectionContext;
 
-/// A request besides its head.
+/// A request besides its parts.
 #[derive(Clone, Copy)]
 pub(super) struct RequestSource<'a> {
     /// The number of the site.
@@ -33,11 +33,11 @@ impl Service {
     /// must wait for it.
     pub(super) fn route(
         self: &Arc<Self>,
-        head: Parts,
+        parts: Parts,
         source: RequestSource<'_>,
         mut early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> Result<Routed, BoxFuture<'static, Routed>> {
-        self.begin(head, source, &mut early_hints).map_err(|slow| {
+        self.begin(parts, source, &mut early_hints).map_err(|slow| {
             let service = self.clone();
             let (peer, connection) = (source.peer.clone(), source.connection.clone());
             let (site, request_id, began) = (source.site, source.request_id, source.began);
@@ -62,7 +62,7 @@ impl Service {
         mut early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> Routed {
         loop {
-            let (head, found) = match slow.find().await {
+            let (parts, found) = match slow.find().await {
                 Ok(found) => found,
                 Err(rejection) => return Dispatch::Rejected(rejection).into(),
             };
@@ -70,7 +70,7 @@ impl Service {
                 now: Instant::now(),
                 found: Some(found),
             };
-            match self.begin_found(head, look, source, &mut early_hints) {
+            match self.begin_found(parts, look, source, &mut early_hints) {
                 Ok(routed) => return routed,
                 Err(again) => slow = again,
             }
@@ -79,54 +79,54 @@ impl Service {
 
     fn begin(
         &self,
-        mut head: Parts,
+        mut parts: Parts,
         source: RequestSource<'_>,
         early_hints: &mut Option<Weak<dyn EarlyHints>>,
     ) -> Result<Routed, Box<SlowRequest>> {
         let peer = source.peer;
         let proxies = &self.settings.trusted_proxies;
         let trusted = forwarded::is_trusted(peer, proxies);
-        if let Err(rejection) = check(&mut head, &self.settings, trusted || peer.https) {
+        if let Err(rejection) = check(&mut parts, &self.settings, trusted || peer.https) {
             return Ok(Dispatch::Rejected(rejection).into());
         }
-        if head.method == Method::OPTIONS && head.uri.path() == "*" {
+        if parts.method == Method::OPTIONS && parts.uri.path() == "*" {
             return Ok(Dispatch::Answer(no_content()).into());
         }
-        if let Some(response) = self.https.validation(&head) {
+        if let Some(response) = self.https.validation(&parts) {
             return Ok(Dispatch::Answer(response).into());
         }
         // From here on, `Host` is the one that the client has requested.
-        if let Some(host) = forwarded::host(peer, &head.headers, proxies) {
-            head.headers.insert(header::HOST, host);
+        if let Some(host) = forwarded::host(peer, &parts.headers, proxies) {
+            parts.headers.insert(header::HOST, host);
         }
         let (site, _) = match self.sites.application(source.site) {
             Ok(selected) => selected,
             Err(rejection) => return Ok(Dispatch::Rejected(rejection).into()),
         };
-        let is_https = || forwarded::origin(peer, &head.headers, proxies).https;
-        match self.https.redirect(&site.settings, &head, is_https) {
+        let is_https = || forwarded::origin(peer, &parts.headers, proxies).https;
+        match self.https.redirect(&site.settings, &parts, is_https) {
             None => {}
             Some(Ok(response)) => return Ok(Dispatch::Answer(response).into()),
             Some(Err(rejection)) => return Ok(Dispatch::Rejected(rejection).into()),
         }
         let live = self.live_reload.as_ref();
-        if let Some(response) = live.and_then(|live| live.answer(&head)) {
+        if let Some(response) = live.and_then(|live| live.answer(&parts)) {
             return Ok(Dispatch::Answer(response).into());
         }
         if self.tracer.is_some() {
-            traced::hand_on(&mut head);
+            traced::hand_on(&mut parts);
         }
         let look = Look {
             now: source.began,
             found: None,
         };
-        self.begin_found(head, look, source, early_hints)
+        self.begin_found(parts, look, source, early_hints)
     }
 
     /// Begins a request that the site's application answers.
     fn begin_found(
         &self,
-        head: Parts,
+        parts: Parts,
         look: Look,
         source: RequestSource<'_>,
         early_hints: &mut Option<Weak<dyn EarlyHints>>,
@@ -139,18 +139,18 @@ impl Service {
         let origin = |headers: &HeaderMap| forwarded::origin(source.peer, headers, proxies);
         let timeout = site.settings.request_timeout.0;
         let deadline = look.now + timeout;
-        let begun = application.begin(head, look, origin, |head, script| {
-            let origin = origin(&head.headers);
+        let begun = application.begin(parts, look, origin, |parts, script| {
+            let origin = origin(&parts.headers);
             let mut variables = match source.connection.encryption.get() {
                 Some(variables) => variables.to_vec(),
                 None => Vec::new(),
             };
             if self.tracer.is_some() {
-                traced::variables(&head.headers, &mut variables);
+                traced::variables(&parts.headers, &mut variables);
             }
             Event {
                 id: source.request_id,
-                request: Request::from_parts(head, Body::Empty),
+                request: Request::from_parts(parts, Body::Empty),
                 script,
                 origin,
                 variables,

@@ -18,57 +18,58 @@ struct ForPhp(Context, Option<String>);
 /// Begins a trace. Engines find it in the extensions of the request.
 pub fn begin(
     tracer: &Arc<Tracer>,
-    head: &mut Parts,
+    parts: &mut Parts,
     began: Instant,
     client: impl FnOnce(&HeaderMap) -> (Option<IpAddr>, bool),
 ) -> Option<Arc<Trace>> {
-    let caller = context::read(&head.headers);
-    let (php, state, trace) = tracer.begin(caller, || describe(head, began, client(&head.headers)));
-    head.extensions.insert(ForPhp(php, state));
+    let caller = context::read(&parts.headers);
+    let (php, state, trace) =
+        tracer.begin(caller, || describe(parts, began, client(&parts.headers)));
+    parts.extensions.insert(ForPhp(php, state));
     if let Some(trace) = &trace {
-        head.extensions.insert(trace.clone());
+        parts.extensions.insert(trace.clone());
     }
     trace
 }
 
 fn describe(
-    head: &Parts,
+    parts: &Parts,
     began: Instant,
     (client, is_https): (Option<IpAddr>, bool),
 ) -> TracedRequest {
     let text = |name: HeaderName| {
-        let value = String::from_utf8_lossy(head.headers.get(name)?.as_bytes());
+        let value = String::from_utf8_lossy(parts.headers.get(name)?.as_bytes());
         Some(cut(&value).to_string())
     };
     // A request with a user in its target is rejected, and its password is not exported.
     let without_user = |host: &str| cut(host.rsplit('@').next().unwrap_or(host)).to_string();
-    let host = match head.headers.get(header::HOST) {
+    let host = match parts.headers.get(header::HOST) {
         Some(host) => host.to_str().ok(),
-        None => head.uri.authority().map(|authority| authority.as_str()),
+        None => parts.uri.authority().map(|authority| authority.as_str()),
     };
     TracedRequest {
         began,
-        method: cut(head.method.as_str()).to_string(),
-        path: cut(head.uri.path()).to_string(),
-        query: head.uri.query().map(|query| cut(query).to_string()),
+        method: cut(parts.method.as_str()).to_string(),
+        path: cut(parts.uri.path()).to_string(),
+        query: parts.uri.query().map(|query| cut(query).to_string()),
         is_https,
         host: host.map(without_user),
         client,
-        version: head.version,
+        version: parts.version,
         user_agent: text(header::USER_AGENT),
     }
 }
 
 /// Replaces the caller's headers, which the application's own tracing reads, by those of PHP's
 /// span.
-pub fn hand_on(head: &mut Parts) {
-    let Some(ForPhp(context, state)) = head.extensions.remove() else {
+pub fn hand_on(parts: &mut Parts) {
+    let Some(ForPhp(context, state)) = parts.extensions.remove() else {
         return;
     };
     let mut set = |name: HeaderName, text: Option<String>| {
-        head.headers.remove(&name);
+        parts.headers.remove(&name);
         if let Some(value) = text.and_then(|text| HeaderValue::from_str(&text).ok()) {
-            head.headers.insert(name, value);
+            parts.headers.insert(name, value);
         }
     };
     set(TRACEPARENT, Some(context.to_string()));
@@ -97,8 +98,8 @@ mod tests {
             .method(long.as_str())
             .uri(format!("http://user:pass@{long}/{long}?{long}"))
             .header(header::USER_AGENT, &long);
-        let (head, ()) = request.body(()).unwrap().into_parts();
-        let about = describe(&head, Instant::now(), (None, false));
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let about = describe(&parts, Instant::now(), (None, false));
         let texts = [
             about.method,
             about.path,
@@ -110,8 +111,8 @@ mod tests {
             assert!(text.len() <= 1024 && !text.contains("pass"), "{text}");
         }
         let request = http::Request::get("/").header(header::HOST, "user:pass@a.test:1");
-        let (head, ()) = request.body(()).unwrap().into_parts();
-        let about = describe(&head, Instant::now(), (None, false));
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let about = describe(&parts, Instant::now(), (None, false));
         assert_eq!(about.host.unwrap(), "a.test:1");
     }
 }

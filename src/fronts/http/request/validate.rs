@@ -8,12 +8,12 @@ use crate::fronts::http::Settings;
 
 /// Validates a request. Afterwards `Host` names the authority, also if the target named it.
 pub fn check(
-    head: &mut http::request::Parts,
+    parts: &mut http::request::Parts,
     settings: &Settings,
     may_be_https: bool,
 ) -> Result<(), RequestRejection> {
     let bad = |why| Err(reject(StatusCode::BAD_REQUEST, why));
-    let target = head
+    let target = parts
         .uri
         .path_and_query()
         .map_or("", |target| target.as_str());
@@ -24,43 +24,43 @@ pub fn check(
         ));
     }
     // hyper counts the lines of HTTP/1.
-    if head.headers.len() > settings.max_headers {
+    if parts.headers.len() > settings.max_headers {
         return Err(reject(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             "too many header lines",
         ));
     }
-    if head.version >= Version::HTTP_2 && head.headers.values().any(is_padded) {
+    if parts.version >= Version::HTTP_2 && parts.headers.values().any(is_padded) {
         return bad("a header's value begins or ends with a space or tab");
     }
     // h2 checks this itself, h3 does not.
-    if head.version == Version::HTTP_3
-        && let Some(why) = malformed_http_3(&head.headers)
+    if parts.version == Version::HTTP_3
+        && let Some(why) = malformed_http_3(&parts.headers)
     {
         return bad(why);
     }
-    check_method(&head.method)?;
-    let is_server_wide = head.method == Method::OPTIONS && target == "*";
+    check_method(&parts.method)?;
+    let is_server_wide = parts.method == Method::OPTIONS && target == "*";
     if !target.starts_with('/') && !is_server_wide {
         return bad("the request target is not a path");
     }
-    let (host, is_coded) = check_host(&head.headers)?;
+    let (host, is_coded) = check_host(&parts.headers)?;
     // RFC 9110, 4.2.1: an http URI always has a host.
     if host.is_some_and(HeaderValue::is_empty) {
         return bad("an empty Host");
     }
     if is_coded {
-        check_transfer_encoding(&head.headers)?;
+        check_transfer_encoding(&parts.headers)?;
     }
-    match head.uri.authority() {
+    match parts.uri.authority() {
         Some(authority) => {
-            if host.is_none() && head.version == Version::HTTP_11 {
+            if host.is_none() && parts.version == Version::HTTP_11 {
                 return bad("no Host");
             }
             if !is_host(authority.as_str().as_bytes()) {
                 return bad("an invalid authority");
             }
-            if head.version >= Version::HTTP_2
+            if parts.version >= Version::HTTP_2
                 && host.is_some_and(|host| {
                     !host
                         .as_bytes()
@@ -69,7 +69,7 @@ pub fn check(
             {
                 return bad("Host is not :authority");
             }
-            match head.uri.scheme_str() {
+            match parts.uri.scheme_str() {
                 Some("http") => {}
                 // RFC 9110, 7.4: only a trusted gateway may say that the client used TLS, unless
                 // this connection does.
@@ -84,10 +84,10 @@ pub fn check(
             }
             // RFC 9112, 3.2.2: Host is ignored then.
             if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
-                head.headers.insert(header::HOST, host);
+                parts.headers.insert(header::HOST, host);
             }
         }
-        None if host.is_none() && head.version != Version::HTTP_10 => return bad("no Host"),
+        None if host.is_none() && parts.version != Version::HTTP_10 => return bad("no Host"),
         None => {}
     }
     Ok(())

@@ -209,9 +209,9 @@ impl Io {
 
     fn answer_uri_too_long(&self) {
         let text = "414 URI Too Long: the request target is too long\n";
-        let head = "HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-type: text/plain; \
+        let headers = "HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-type: text/plain; \
             charset=utf-8";
-        let response = format!("{head}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+        let response = format!("{headers}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
         let mut pending = self.shared.pending_hints();
         pending.rest.extend_from_slice(response.as_bytes());
         let _ = self.shared.uri_too_long.set(text.len() as u64);

@@ -1,4 +1,5 @@
-//! Rewrites request heads and chunks where hyper is stricter or laxer than RFC 9110 and 9112.
+//! Rewrites request lines, headers and chunks where hyper is stricter or laxer than RFC 9110 and
+//! 9112.
 //!
 //! Bytes of the target are percent-encoded, later minor versions of HTTP/1 become 1.1, and
 //! malformed chunk extensions become bytes that hyper rejects.
@@ -60,7 +61,7 @@ enum LinePosition {
     },
     Target,
     /// After the request line.
-    Head(HeaderLine),
+    Headers(HeaderLine),
     /// In a body of which this many bytes are left.
     Counted(u64),
     Chunked(Chunks),
@@ -179,7 +180,7 @@ impl RequestLineEncoder {
                     }
                     end
                 }
-                LinePosition::Head(line) => {
+                LinePosition::Headers(line) => {
                     let line = *line;
                     self.header(line, rest)
                 }
@@ -251,7 +252,7 @@ impl RequestLineEncoder {
             at += 1;
         }
         if let Some(newline) = newline {
-            self.at = LinePosition::Head(HeaderLine::Start);
+            self.at = LinePosition::Headers(HeaderLine::Start);
             return (at, newline + 1);
         }
         (at, end)
@@ -285,22 +286,22 @@ impl RequestLineEncoder {
             && first.to_ascii_lowercase() == header.name()[usize::from(matched)]
         {
             let matched = matched + 1;
-            self.at = LinePosition::Head(match usize::from(matched) == header.name().len() {
+            self.at = LinePosition::Headers(match usize::from(matched) == header.name().len() {
                 true => self.announced(header),
                 false => HeaderLine::Name(header, matched),
             });
             return 1;
         }
         let (next, len) = match (line, first) {
-            (HeaderLine::Start | HeaderLine::AfterCr, b'\n') => (self.after_head(), 1),
-            (HeaderLine::Start, b'\r') => (LinePosition::Head(HeaderLine::AfterCr), 1),
+            (HeaderLine::Start | HeaderLine::AfterCr, b'\n') => (self.after_headers(), 1),
+            (HeaderLine::Start, b'\r') => (LinePosition::Headers(HeaderLine::AfterCr), 1),
             (HeaderLine::Length, b'0'..=b'9' | b' ' | b'\t') => {
                 self.digit(*first);
-                (LinePosition::Head(HeaderLine::Length), 1)
+                (LinePosition::Headers(HeaderLine::Length), 1)
             }
             _ => match memchr::memchr(b'\n', bytes) {
-                Some(len) => (LinePosition::Head(HeaderLine::Start), len + 1),
-                None => (LinePosition::Head(HeaderLine::Within), bytes.len()),
+                Some(len) => (LinePosition::Headers(HeaderLine::Start), len + 1),
+                None => (LinePosition::Headers(HeaderLine::Within), bytes.len()),
             },
         };
         self.at = next;
@@ -328,7 +329,7 @@ impl RequestLineEncoder {
         }
     }
 
-    fn after_head(&self) -> LinePosition {
+    fn after_headers(&self) -> LinePosition {
         match self.body {
             BodyLength::Counted(0) => LinePosition::Start,
             BodyLength::Counted(len) => LinePosition::Counted(len),

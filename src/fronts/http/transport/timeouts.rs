@@ -18,7 +18,7 @@ pub struct ConnectionTimers {
     /// Since when it has been idle: it was opened, or the last response was completed.
     idle_since: AtomicU64,
     /// When the first byte of a header section arrived.
-    head_since: AtomicU64,
+    headers_since: AtomicU64,
     /// Since when the client has taken no written bytes.
     write_since: AtomicU64,
     /// HTTP/2 and HTTP/3: since when each response has waited for the client.
@@ -37,7 +37,7 @@ pub struct ConnectionTimers {
 /// The limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionLimits {
-    pub head: Duration,
+    pub headers: Duration,
     pub keep_alive: Duration,
     pub write: Duration,
 }
@@ -47,7 +47,7 @@ impl ConnectionLimits {
     pub fn check_interval(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(50);
         const MAX: Duration = Duration::from_secs(5);
-        let shortest = self.head.min(self.keep_alive).min(self.write);
+        let shortest = self.headers.min(self.keep_alive).min(self.write);
         (shortest / 4).clamp(LEAST, MAX)
     }
 }
@@ -74,7 +74,7 @@ impl ConnectionTimers {
             opened: Instant::now(),
             in_flight: AtomicU32::new(0),
             idle_since: AtomicU64::new(1),
-            head_since: AtomicU64::new(0),
+            headers_since: AtomicU64::new(0),
             write_since: AtomicU64::new(0),
             waits: Mutex::new(Vec::new()),
             multiplexed: AtomicBool::new(false),
@@ -142,21 +142,21 @@ impl ConnectionTimers {
             self.resting.store(false, Ordering::Relaxed);
         }
         if self.in_flight.load(Ordering::Relaxed) == 0
-            && self.head_since.load(Ordering::Relaxed) == 0
+            && self.headers_since.load(Ordering::Relaxed) == 0
         {
-            self.head_since.store(self.now(), Ordering::Relaxed);
+            self.headers_since.store(self.now(), Ordering::Relaxed);
         }
     }
 
     /// A header section is complete.
     pub fn request_begins(&self) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.head_since.store(0, Ordering::Relaxed);
+        self.headers_since.store(0, Ordering::Relaxed);
     }
 
     /// How long ago the first byte of the incomplete header section arrived.
-    pub fn head_took(&self) -> Duration {
-        let since = self.head_since.load(Ordering::Relaxed);
+    pub fn headers_took(&self) -> Duration {
+        let since = self.headers_since.load(Ordering::Relaxed);
         Duration::from_millis(self.now().saturating_sub(since.max(1)))
     }
 
@@ -174,9 +174,10 @@ impl ConnectionTimers {
 
     /// Since when the connection has had no request and nothing left to send.
     pub fn idle_since(&self) -> Option<Instant> {
-        let awaits_head = !self.is_multiplexed() && self.head_since.load(Ordering::Relaxed) != 0;
+        let awaits_headers =
+            !self.is_multiplexed() && self.headers_since.load(Ordering::Relaxed) != 0;
         let has_all = self.write_since.load(Ordering::Relaxed) == 0 && self.waits_since() == 0;
-        let is_idle = self.is_idle() && !awaits_head && has_all;
+        let is_idle = self.is_idle() && !awaits_headers && has_all;
         let since = self.idle_since.load(Ordering::Relaxed);
         is_idle.then(|| self.opened + Duration::from_millis(since))
     }
@@ -244,14 +245,16 @@ impl ConnectionTimers {
         if self.in_flight.load(Ordering::Relaxed) > 0 {
             return None;
         }
-        let head_since = match self.is_multiplexed() {
+        let headers_since = match self.is_multiplexed() {
             true => 0,
-            false => self.head_since.load(Ordering::Relaxed),
+            false => self.headers_since.load(Ordering::Relaxed),
         };
-        if over(head_since, limits.head) {
-            return Some(Timeout::Stalled("a request's head did not arrive in time"));
+        if over(headers_since, limits.headers) {
+            return Some(Timeout::Stalled(
+                "a request's headers did not arrive in time",
+            ));
         }
-        let has_all = head_since == 0 && write_since == 0 && waits_since == 0;
+        let has_all = headers_since == 0 && write_since == 0 && waits_since == 0;
         let idle = has_all && over(self.idle_since.load(Ordering::Relaxed), limits.keep_alive);
         idle.then_some(Timeout::Idle)
     }
@@ -262,13 +265,13 @@ mod tests {
     use super::*;
 
     const LIMITS: ConnectionLimits = ConnectionLimits {
-        head: Duration::ZERO,
+        headers: Duration::ZERO,
         keep_alive: Duration::from_secs(9),
         write: Duration::from_secs(9),
     };
 
     #[test]
-    fn head_is_timed_from_its_first_byte_to_its_last() {
+    fn header_section_is_timed_from_its_first_byte_to_its_last() {
         let timers = ConnectionTimers::new();
         assert_eq!(timers.overdue(LIMITS), None);
         timers.read();
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn http_2_bytes_between_requests_are_no_head() {
+    fn http_2_bytes_between_requests_are_no_header_section() {
         let timers = ConnectionTimers::new();
         timers.multiplexes();
         timers.request_begins();

@@ -20,7 +20,7 @@ pub struct EncodedResponse {
 ///
 /// The body is sent as a string if it is UTF-8 without NUL, otherwise as base64. `Content-Type`
 /// does not matter, because only the former fits into JSON.
-pub fn write(format: &EventFormat, head: &Parts, body: &[u8]) -> EncodedResponse {
+pub fn write(format: &EventFormat, parts: &Parts, body: &[u8]) -> EncodedResponse {
     let text = match memchr::memchr(0, body) {
         None => std::str::from_utf8(body).ok(),
         Some(_) => None,
@@ -30,22 +30,22 @@ pub fn write(format: &EventFormat, head: &Parts, body: &[u8]) -> EncodedResponse
         None => body.len().div_ceil(3) * 4,
     };
     let mut json = Json(String::with_capacity(HEAD + body_len));
-    json.status(head);
+    json.status(parts);
     let headers = Headers {
-        headers: &head.headers,
+        headers: &parts.headers,
         body: Some(body.len()),
     };
     match format {
         EventFormat::Rest | EventFormat::HttpApiV1 => json.lists(&headers),
         EventFormat::Alb { multi_value } => {
-            json.description(head);
+            json.description(parts);
             match multi_value {
                 true => json.lists(&headers),
                 false => json.one_each(&headers),
             }
         }
         EventFormat::LatticeV1 | EventFormat::LatticeV2 => {
-            json.description(head);
+            json.description(parts);
             json.one_each(&headers);
         }
         EventFormat::HttpApiV2 | EventFormat::FunctionUrl => json.joined_with_cookies(&headers),
@@ -73,11 +73,11 @@ pub fn write(format: &EventFormat, head: &Parts, body: &[u8]) -> EncodedResponse
 ///
 /// Function URLs and REST APIs stream. A REST API accepts lists of header values too, but both
 /// accept this form.
-pub fn prelude(_format: &EventFormat, head: &Parts) -> Vec<u8> {
+pub fn prelude(_format: &EventFormat, parts: &Parts) -> Vec<u8> {
     let mut json = Json(String::with_capacity(HEAD));
-    json.status(head);
+    json.status(parts);
     json.joined_with_cookies(&Headers {
-        headers: &head.headers,
+        headers: &parts.headers,
         body: None,
     });
     json.raw("}");
@@ -145,16 +145,16 @@ impl Json {
         self.0.push_str(json);
     }
 
-    fn status(&mut self, head: &Parts) {
+    fn status(&mut self, parts: &Parts) {
         self.raw(r#"{"statusCode":"#);
-        self.raw(head.status.as_str());
+        self.raw(parts.status.as_str());
     }
 
-    fn description(&mut self, head: &Parts) {
+    fn description(&mut self, parts: &Parts) {
         self.raw(r#","statusDescription":""#);
-        self.raw(head.status.as_str());
+        self.raw(parts.status.as_str());
         self.raw(" ");
-        self.raw(head.status.canonical_reason().unwrap_or("Unknown"));
+        self.raw(parts.status.canonical_reason().unwrap_or("Unknown"));
         self.raw("\"");
     }
 

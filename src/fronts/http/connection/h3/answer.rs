@@ -164,11 +164,11 @@ async fn send(
     exchange: &mut Exchange,
 ) -> Result<bool, AnswerError> {
     let OutgoingResponse {
-        head,
+        parts,
         taken: _taken,
         body,
     } = outgoing(response, is_head);
-    sender.send_response(head).await?;
+    sender.send_response(parts).await?;
     if let Some(mut body) = body {
         loop {
             let frame = tokio::select! {

@@ -86,7 +86,7 @@ pub async fn serve(
         return;
     };
     let limits = ConnectionLimits {
-        head: settings.header_timeout.0,
+        headers: settings.header_timeout.0,
         keep_alive: settings.keep_alive_timeout.0,
         write: settings.send_timeout.0,
     };

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::escape::Escape;
 use super::kept::Field;
-use super::{AccessLogEntry, LoggedHead};
+use super::{AccessLogEntry, LoggedRequest};
 
 /// A format in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,12 +121,12 @@ impl LineTemplate {
         now: SystemTime,
         clock: &mut Clock,
     ) {
-        let head = entry.head.as_ref();
+        let request = entry.request.as_ref();
         let text: Option<Vec<u8>> = match value {
             LogValue::Nothing => None,
             LogValue::Client => entry.client.map(|ip| ip.to_string().into()),
             LogValue::Kept(number) => {
-                let value = head.and_then(|head| head.kept.get(*number)?.as_deref());
+                let value = request.and_then(|request| request.kept.get(*number)?.as_deref());
                 value.map(Vec::from)
             }
             LogValue::Status => Some(entry.status.as_str().into()),
@@ -147,7 +147,7 @@ impl LineTemplate {
             LogValue::RequestId => Some(entry.request_id.to_string().into()),
             LogValue::Engine => Some(entry.engine.into()),
             LogValue::Process => Some(std::process::id().to_string().into()),
-            _ => head.and_then(|head| of_head(value, head)),
+            _ => request.and_then(|request| of_request(value, request)),
         };
         match text {
             Some(text) => self.escape.write(to, &text),
@@ -157,15 +157,18 @@ impl LineTemplate {
 }
 
 /// What the first line of a request says.
-fn of_head(value: &LogValue, head: &LoggedHead) -> Option<Vec<u8>> {
-    let (path, query) = match head.target.split_once('?') {
+fn of_request(value: &LogValue, request: &LoggedRequest) -> Option<Vec<u8>> {
+    let (path, query) = match request.target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
-        None => (&*head.target, None),
+        None => (&*request.target, None),
     };
     let text = match value {
-        LogValue::Request => format!("{} {} {:?}", head.method, head.target, head.version),
-        LogValue::Method => head.method.to_string(),
-        LogValue::Target => head.target.to_string(),
+        LogValue::Request => format!(
+            "{} {} {:?}",
+            request.method, request.target, request.version
+        ),
+        LogValue::Method => request.method.to_string(),
+        LogValue::Target => request.target.to_string(),
         LogValue::Path => path.into(),
         LogValue::Query => query?.into(),
         LogValue::QueryWithMark => query.map_or_else(String::new, |query| format!("?{query}")),
@@ -175,7 +178,7 @@ fn of_head(value: &LogValue, head: &LoggedHead) -> Option<Vec<u8>> {
             let (_, value) = pairs.find(|(found, _)| found.eq_ignore_ascii_case(name))?;
             value.into()
         }
-        LogValue::Protocol => format!("{:?}", head.version),
+        LogValue::Protocol => format!("{:?}", request.version),
         _ => return None,
     };
     Some(text.into_bytes())

@@ -13,7 +13,7 @@ fn entry() -> AccessLogEntry {
     AccessLogEntry {
         request_id: 7,
         client: Some("192.0.2.1".parse().unwrap()),
-        head: Some(LoggedHead {
+        request: Some(LoggedRequest {
             method: Method::GET,
             target: "/a\"?b=c".into(),
             version: Version::HTTP_11,
@@ -66,7 +66,7 @@ fn line(format: &str, headers: &[(&str, &[u8])]) -> String {
     Field::keep_sent(&template.fields, &sent, &mut kept);
     let entry = AccessLogEntry {
         client: begun.client,
-        head: Some(LoggedHead {
+        request: Some(LoggedRequest {
             method: request.method().clone(),
             target: "/shop/a%20b?id=7&x=".into(),
             version: Version::HTTP_2,
@@ -176,7 +176,7 @@ fn directives_of_apache_have_its_values_and_escapes() {
 #[test]
 fn request_without_a_readable_header_has_dashes() {
     let entry = AccessLogEntry {
-        head: None,
+        request: None,
         client: None,
         bytes: 0,
         ..entry()
@@ -323,10 +323,10 @@ fn waiting_entry_keeps_no_read_buffer_and_counts_its_bytes() {
         site: "",
         encryption: None,
     };
-    let head = LoggedHead::new(&log.unwrap().unwrap(), &request.body(()).unwrap(), &begun);
-    assert!(buffer.is_unique(), "{head:?}");
+    let logged = LoggedRequest::new(&log.unwrap().unwrap(), &request.body(()).unwrap(), &begun);
+    assert!(buffer.is_unique(), "{logged:?}");
     let kept = 7 + size_of::<Option<Box<[u8]>>>();
-    assert_eq!(head.size(), 100 + 4 + 7 + 7 + kept);
+    assert_eq!(logged.size(), 100 + 4 + 7 + 7 + kept);
 }
 
 #[test]

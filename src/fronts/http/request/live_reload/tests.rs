@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 
 use super::*;
 
-fn head(headers: &[(&'static str, &str)]) -> Parts {
+fn parts(headers: &[(&'static str, &str)]) -> Parts {
     let mut request = http::Request::get("/");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -38,9 +38,9 @@ fn only_pages_that_a_browser_shows_are_prepared() {
         (&[("accept", "*/*")], false),
         (&[], false),
     ] {
-        assert_eq!(live.prepare(&mut head(headers)), expected, "{headers:?}");
+        assert_eq!(live.prepare(&mut parts(headers)), expected, "{headers:?}");
     }
-    let mut asked = head(&[
+    let mut asked = parts(&[
         accept,
         ("accept-encoding", "gzip"),
         ("if-none-match", "\"a\""),
@@ -135,7 +135,7 @@ async fn other_responses_and_pages_whose_policy_forbids_it_stay_as_they_are() {
 #[tokio::test(start_paused = true)]
 async fn listener_hears_versions_failures_and_the_end() {
     let live = LiveReload::default();
-    let mut asked = head(&[]);
+    let mut asked = parts(&[]);
     asked.uri = "/-/watch".parse().unwrap();
     let mut body = live.answer(&asked).unwrap().into_body();
     let process = live.process;

@@ -76,22 +76,22 @@ impl Https {
 }
 
 impl Heard {
-    /// Notes what the head of an answer says, and makes its `Retry-After` a number of seconds
+    /// Notes what the headers of an answer say, and makes its `Retry-After` a number of seconds
     /// within bounds: instant-acme compares dates with this machine's clock.
-    fn note(&mut self, head: &mut Parts, now: SystemTime) {
-        let date = date(&head.headers, header::DATE);
+    fn note(&mut self, parts: &mut Parts, now: SystemTime) {
+        let date = date(&parts.headers, header::DATE);
         if let Some(date) = date {
             self.clock = ClockDifference::between(now, date);
         }
-        let wait = retry_after(&head.headers, date.unwrap_or(now));
-        head.headers.remove(header::RETRY_AFTER);
+        let wait = retry_after(&parts.headers, date.unwrap_or(now));
+        parts.headers.remove(header::RETRY_AFTER);
         if let Some(wait) = wait {
             let seconds = HeaderValue::from(wait.as_secs());
-            head.headers.insert(header::RETRY_AFTER, seconds);
+            parts.headers.insert(header::RETRY_AFTER, seconds);
         }
-        let is_limit = head.status.as_u16() == TOO_MANY_REQUESTS;
+        let is_limit = parts.status.as_u16() == TOO_MANY_REQUESTS;
         let wait = wait.or(is_limit.then_some(USUAL_LIMIT));
-        if head.status.is_client_error() || head.status.is_server_error() {
+        if parts.status.is_client_error() || parts.status.is_server_error() {
             self.wait = self.wait.max(wait);
         }
     }
@@ -130,12 +130,12 @@ impl HttpClient for Https {
                 .map_err(|_| anyhow!("no response within {TIMEOUT:?}"))
                 .and_then(|sent| sent)
                 .with_context(|| format!("cannot reach {host}"));
-            let checked = sent.and_then(|(mut head, body)| {
+            let checked = sent.and_then(|(mut parts, body)| {
                 let mut heard = https.heard.lock().unwrap_or_else(PoisonError::into_inner);
-                heard.note(&mut head, SystemTime::now());
-                check(&host, head.status, is_read, &body)?;
+                heard.note(&mut parts, SystemTime::now());
+                check(&host, parts.status, is_read, &body)?;
                 Ok(BytesResponse {
-                    parts: head,
+                    parts,
                     body: Box::new(body),
                 })
             });
@@ -162,17 +162,17 @@ async fn send(
     connector: TlsConnector,
     request: Request<BodyWrapper<Bytes>>,
 ) -> anyhow::Result<(Parts, Bytes)> {
-    let (mut head, body) = request.into_parts();
-    let uri = std::mem::take(&mut head.uri);
+    let (mut parts, body) = request.into_parts();
+    let uri = std::mem::take(&mut parts.uri);
     let authority = uri.authority().context("the URL has no host")?;
     if uri.scheme_str() != Some("https") {
         bail!("{uri} is not an https URL");
     }
     let host = authority.host().trim_matches(['[', ']']).to_owned();
     let value = HeaderValue::from_str(authority.as_str())?;
-    head.headers.insert(header::HOST, value);
+    parts.headers.insert(header::HOST, value);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    head.uri = Uri::try_from(path)?;
+    parts.uri = Uri::try_from(path)?;
     let stream = TcpStream::connect((host.as_str(), authority.port_u16().unwrap_or(443))).await?;
     let stream = connector.connect(ServerName::try_from(host)?, stream).await;
     let stream =
@@ -181,13 +181,13 @@ async fn send(
     let driven = tokio::spawn(connection);
     let body = body.collect().await?.to_bytes();
     let response = sender
-        .send_request(Request::from_parts(head, Full::new(body)))
+        .send_request(Request::from_parts(parts, Full::new(body)))
         .await?;
-    let (head, body) = response.into_parts();
+    let (parts, body) = response.into_parts();
     let body = Limited::new(body, LARGEST).collect().await;
     driven.abort();
     let body = body.map_err(|error| anyhow!(error))?.to_bytes();
-    Ok((head, body))
+    Ok((parts, body))
 }
 
 #[cfg(test)]
@@ -207,10 +207,10 @@ mod tests {
         if !retry.is_empty() {
             answer = answer.header("retry-after", retry);
         }
-        let (mut head, ()) = answer.body(()).unwrap().into_parts();
+        let (mut parts, ()) = answer.body(()).unwrap().into_parts();
         let mut heard = Heard::default();
-        heard.note(&mut head, now);
-        let left = head.headers.get("retry-after");
+        heard.note(&mut parts, now);
+        let left = parts.headers.get("retry-after");
         (heard, left.map(|value| value.to_str().unwrap().to_owned()))
     }
 

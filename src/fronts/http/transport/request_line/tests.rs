@@ -75,19 +75,19 @@ fn later_http_1_version_becomes_1_1() {
 
 #[test]
 fn malformed_chunk_extension_is_rejected() {
-    let head = "POST /\" HTTP/1.2\r\nHost: a\r\nTRANSFER-Encoding: chunked\r\n\r\n";
+    let request = "POST /\" HTTP/1.2\r\nHost: a\r\nTRANSFER-Encoding: chunked\r\n\r\n";
     let given = "POST /%22 HTTP/1.1\r\nHost: a\r\nTRANSFER-Encoding: chunked\r\n\r\n";
-    let get = head.replace("POST", "GET");
+    let get = request.replace("POST", "GET");
     let given_get = given.replace("POST", "GET");
-    let plain = head.replace("TRANSFER", "X");
+    let plain = request.replace("TRANSFER", "X");
     let given_plain = given.replace("TRANSFER", "X");
     for (sent, expected) in [
         (
-            format!("{head}1;a\0\r\nx\r\n"),
+            format!("{request}1;a\0\r\nx\r\n"),
             format!("{given}1;a\n\r\nx\r\n"),
         ),
         (
-            format!("{head}1;a\r\n;\r\n"),
+            format!("{request}1;a\r\n;\r\n"),
             format!("{given}1;a\r\n;\r\n"),
         ),
         (
