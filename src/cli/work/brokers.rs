@@ -190,7 +190,9 @@ impl Brokers {
             name: queue.name.as_str().into(),
             connection: wanted.connection.into(),
             lease: wanted.lease,
-            moves_released: queue.format() == queue::Format::Laravel,
+            // Another row, in which a worker of RoadRunner may have changed the job.
+            moves_released: !matches!(queue.format(), queue::Format::Plain),
+            is_laravel: queue.format() == queue::Format::Laravel,
         }))
     }
 
@@ -217,6 +219,7 @@ impl Brokers {
             connection: queue.name.as_str().into(),
             lease,
             moves_released: false,
+            is_laravel: false,
         }))
     }
 
@@ -401,7 +404,7 @@ async fn open_sqs(
     };
     let opened = SqsQueue::open(&queue.name, full_name, access, lease, reads).await?;
     announce(queue, opened.url());
-    if format == queue::Format::Plain && !opened.has_dead_letters() {
+    if !format.is_frameworks() && !opened.has_dead_letters() {
         warn!(
             queue = queue.name,
             "the queue has no dead-letter queue (RedrivePolicy): jobs that fail for good stay in it"

@@ -79,6 +79,8 @@ pub struct DatabaseQueue {
     /// A released job becomes a new row behind the others, as Laravel writes it. Otherwise it stays
     /// in its place.
     pub moves_released: bool,
+    /// Laravel itself lists, retries and forgets its failed jobs.
+    pub is_laravel: bool,
 }
 
 type Reply<T> = oneshot::Sender<anyhow::Result<T>>;
@@ -194,8 +196,7 @@ impl Source for DatabaseQueue {
     }
 
     fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
-        // Laravel shows its own.
-        if self.moves_released {
+        if self.is_laravel {
             return Box::pin(async { Ok(Vec::new()) });
         }
         let failures = |reply| Request::Failures(self.name.clone(), asked, reply);
