@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use super::database::Kind;
+use super::database::{Kind, in_each_database};
 use super::operate::{metrics, said};
 use super::plain::Plain;
 use super::redis::{DEFAULT, Redis};
@@ -77,7 +77,7 @@ pub fn with_worker(plain: Plain) -> Plain {
     Plain { site, table, notes }
 }
 
-fn sqlite(settings: &str) -> Plain {
+fn in_sqlite(settings: &str) -> Plain {
     let settings = format!("format = 'roadrunner'\n{settings}");
     with_worker(Plain::new(Kind::Sqlite, &settings))
 }
@@ -103,7 +103,7 @@ fn context(plain: &Plain, number: &str) -> Value {
 
 #[test]
 fn worker_gets_the_context_and_the_body_of_each_job() {
-    let plain = sqlite("pipeline = 'mails'\ntimeout = '90s'\n");
+    let plain = in_sqlite("pipeline = 'mails'\ntimeout = '90s'\n");
     let body = json!({"n": 1, "do": "context"});
     push(&plain, message(json!({"trace": ["a", "b"]}), body.clone()));
     push(&plain, json!({"n": 2, "do": "context"}));
@@ -128,7 +128,7 @@ fn worker_gets_the_context_and_the_body_of_each_job() {
 
 #[test]
 fn each_answer_settles_its_job() {
-    let plain = sqlite("");
+    let plain = in_sqlite("");
     let answers = [
         ("acknowledged", r#"{"type":2}"#),
         ("completed", r#"{"type":0,"data":[]}"#),
@@ -157,9 +157,12 @@ fn each_answer_settles_its_job() {
     assert!(failed.contains("refused as told"), "{failed}");
 }
 
-#[test]
-fn requeued_job_runs_again_after_its_delay_with_the_changed_headers() {
-    let plain = sqlite("");
+in_each_database! {
+    requeued_job_runs_again_after_its_delay_with_the_changed_headers
+}
+
+fn requeued_job_runs_again_after_its_delay_with_the_changed_headers(kind: Kind) {
+    let plain = with_worker(Plain::new(kind, "format = 'roadrunner'\n"));
     for (number, kind) in [(1, 1), (4, 4)] {
         let job = json!({"n": number, "do": "count down", "type": kind, "delay": 1});
         push(
@@ -183,7 +186,7 @@ fn requeued_job_runs_again_after_its_delay_with_the_changed_headers() {
 
 #[test]
 fn job_that_fails_without_an_answer_is_tried_again_and_harms_no_other() {
-    let plain = sqlite("tries = 2\nbackoff = '1s'\ntimeout = '2s'\n");
+    let plain = in_sqlite("tries = 2\nbackoff = '1s'\ntimeout = '2s'\n");
     let failing = ["kill", "hang", "error", "stream"];
     for what in failing {
         push(&plain, json!({"n": what, "do": what}));
@@ -217,12 +220,17 @@ fn job_that_fails_without_an_answer_is_tried_again_and_harms_no_other() {
 
 #[test]
 fn job_that_kills_its_workers_is_buried() {
-    let plain = sqlite("tries = 0\nbackoff = '1s'\n[work]\nmax_losses = 2\n");
+    let plain = in_sqlite("tries = 0\nbackoff = '1s'\n[work]\nmax_losses = 2\n");
     push(&plain, message(json!({}), json!({"n": 1, "do": "kill"})));
+    // Without an id of its own, it is known by its row.
+    push(&plain, json!({"n": 2, "do": "kill"}));
     let work = plain.start(&["--workers", "2"]);
     work.wait_until(|| plain.table.is_empty());
     let failed = plain.table.failed();
-    assert!(failed[0].2.contains("it crashed 2 workers"), "{failed:?}");
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    for (_, _, why) in failed {
+        assert!(why.contains("it crashed 2 workers"), "{why}");
+    }
 }
 
 #[test]
@@ -245,7 +253,7 @@ fn requeued_job_in_redis_keeps_the_changed_headers() {
 
 #[test]
 fn project_of_roadrunner_runs_its_own_worker() {
-    let plain = sqlite("");
+    let plain = in_sqlite("");
     plain.site.stored();
     let yaml = "server:\n  command: php consumer.php\njobs:\n  consume: [mails]\n  \
                 pipelines:\n    mails:\n      driver: memory\n";

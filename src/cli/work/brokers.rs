@@ -23,7 +23,7 @@ use crate::fronts::queue::sources::Place;
 #[cfg(feature = "amqp")]
 use crate::fronts::queue::sources::amqp::{self, AmqpQueue};
 #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
-use crate::fronts::queue::sources::database::{Database, DatabaseQueue, Tables};
+use crate::fronts::queue::sources::database::{Database, DatabaseQueue, ReleasedRow, Tables};
 #[cfg(feature = "redis")]
 use crate::fronts::queue::sources::redis::{RedisNames, RedisQueue, RedisServer, RedisStream};
 #[cfg(feature = "sqs")]
@@ -190,9 +190,11 @@ impl Brokers {
             name: queue.name.as_str().into(),
             connection: wanted.connection.into(),
             lease: wanted.lease,
-            // Another row, in which a worker of RoadRunner may have changed the job.
-            moves_released: !matches!(queue.format(), queue::Format::Plain),
-            is_laravel: queue.format() == queue::Format::Laravel,
+            released: match queue.format() {
+                queue::Format::Laravel => ReleasedRow::New,
+                queue::Format::RoadRunner => ReleasedRow::Rewritten,
+                queue::Format::Plain | queue::Format::Messenger => ReleasedRow::Same,
+            },
         }))
     }
 
@@ -218,8 +220,7 @@ impl Brokers {
             name: transport.queue.as_str().into(),
             connection: queue.name.as_str().into(),
             lease,
-            moves_released: false,
-            is_laravel: false,
+            released: ReleasedRow::Same,
         }))
     }
 
