@@ -69,6 +69,11 @@ pub enum Body {
     },
 }
 
+/// Context that a RoadRunner worker gets ahead of a job's body, as JSON. It is an extension of
+/// requests that are jobs for such workers.
+#[derive(Debug, Clone)]
+pub struct JobContext(pub Bytes);
+
 impl Body {
     /// Length in bytes.
     pub fn len(&self) -> u64 {

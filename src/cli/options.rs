@@ -50,7 +50,12 @@ impl Project {
 
     /// The configuration, for commands that run one application.
     pub fn load(&self) -> anyhow::Result<Loaded> {
-        single(self.load_all()?)
+        self.load_single(None)
+    }
+
+    /// The same for the engine of the command line.
+    pub fn load_single(&self, engine: Option<&str>) -> anyhow::Result<Loaded> {
+        single(self.load_for(engine)?)
     }
 
     /// The same, possibly with several sites.

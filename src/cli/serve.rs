@@ -80,14 +80,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         info!(file = %file.display(), "configuration read");
     }
     if let Some(roadrunner) = &loaded.roadrunner {
-        info!(file = %roadrunner.file.display(), "configuration of RoadRunner read");
-        if !roadrunner.ignored.is_empty() {
-            let settings = roadrunner.ignored.join(", ");
-            warn!(
-                settings,
-                "RoadRunner's settings without a counterpart are ignored"
-            );
-        }
+        roadrunner.log();
     }
     if !inherited.is_empty() {
         let addresses = addresses::configured(&config);

@@ -37,6 +37,7 @@ use queue::Bounds;
 use workers::{Pool, RequestLimits, Spec};
 
 pub use catalogue::{BootsIn, CATALOGUE, EngineEntry, PhpProgram, find, known};
+pub use external::roadrunner::WorkerMode;
 pub use learned::Learned;
 pub use warmup::Warmup;
 pub use worker_range::{min_workers_of, process_range, worker_count, workers_of};
@@ -57,6 +58,9 @@ pub struct Settings {
     /// On `roadrunner`: how requests are written for the workers, `json` or `protobuf`
     /// (roadrunner-http 3.5 and later).
     pub roadrunner_payloads: Payloads,
+    /// On `roadrunner`: what the workers are asked for.
+    #[serde(skip)]
+    pub roadrunner_mode: WorkerMode,
     /// On `roadrunner`: how workers connect, `pipes`, `unix` or `tcp`.
     pub relay: RelayKind,
     /// The project's directory, in which workers of `roadrunner` run.
@@ -160,6 +164,7 @@ impl Default for Settings {
             script: None,
             script_args: Vec::new(),
             roadrunner_payloads: Payloads::default(),
+            roadrunner_mode: WorkerMode::default(),
             relay: RelayKind::default(),
             project: None,
             is_replaceable: false,
@@ -276,6 +281,7 @@ pub fn plan(
                     arguments: settings.script_args.clone(),
                     directory: settings.project.clone(),
                     payloads: settings.roadrunner_payloads,
+                    mode: settings.roadrunner_mode,
                     relay: settings.relay,
                     max_memory: settings.max_memory.0,
                 }

@@ -24,6 +24,7 @@ mod operate;
 mod plain;
 mod proxy;
 mod redis;
+mod roadrunner;
 mod schedule;
 mod served;
 mod shares;

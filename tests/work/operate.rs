@@ -9,7 +9,7 @@ use super::database::Kind;
 use super::laravel::{Laravel, debian};
 use super::plain::Plain;
 use super::redis::{DEFAULT, Redis, Site as RedisSite};
-use super::site::Site;
+use super::site::{Site, is_root};
 use super::work::Work;
 
 /// The address of the admin listener.
@@ -307,4 +307,42 @@ fn failed_laravel_job_is_retried_by_laravel() {
         said(site, &work, &["work", "forget", "--all"]);
         assert!(laravel.table.failed().is_empty());
     }
+}
+
+#[test]
+fn cleaner_of_a_work_that_root_has_started_may_only_remove_files() {
+    if !is_root() {
+        return;
+    }
+    let plain = Plain::new(Kind::Sqlite, "");
+    let mut work = plain.start(&["--workers", "1"]);
+    let site = plain.site.www();
+    let read = |pid: &Path, name: &str| std::fs::read_to_string(pid.join(name)).unwrap_or_default();
+    let find = || {
+        let processes = std::fs::read_dir("/proc").unwrap();
+        processes
+            .map(|entry| entry.unwrap().path())
+            .filter(|pid| read(pid, "comm") == "surus cleaner\n")
+            .find(|pid| read(pid, "cmdline").contains(site.to_str().unwrap()))
+    };
+    work.wait_until(|| find().is_some());
+    let cleaner = find().unwrap();
+    let status = read(&cleaner, "status");
+    let value = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().to_string()
+    };
+    // CAP_DAC_OVERRIDE and CAP_FOWNER.
+    let may = "000000000000000a";
+    assert_eq!(
+        (value("CapEff:"), value("CapPrm:")),
+        (may.into(), may.into())
+    );
+    assert_eq!(
+        (value("CapBnd:"), value("NoNewPrivs:")),
+        ("0".repeat(16), "1".into())
+    );
+    work.signal("TERM");
+    assert!(work.wait().success());
+    work.wait_until(|| !cleaner.exists());
 }

@@ -25,9 +25,14 @@ impl Work {
 
     pub fn spawn(site: &Site, args: &[&str], env: &[(&str, &str)]) -> Work {
         site.stored();
+        Work::spawn_in(&site.www(), args, env)
+    }
+
+    /// The same in a directory that stays the user's that runs the test.
+    pub fn spawn_in(project: &Path, args: &[&str], env: &[(&str, &str)]) -> Work {
         let mut child = Command::new(env!("CARGO_BIN_EXE_surus"))
             .arg("work")
-            .arg(site.www())
+            .arg(project)
             .args(args)
             .env("SURUS_WORK_ADMIN_LISTEN", "127.0.0.1:0")
             .env("SURUS_ENGINE_VERIFY_RESTORE", "true")

@@ -45,14 +45,34 @@ const NEEDED: [(u32, &str); 3] = [(5, "CAP_KILL"), (6, "CAP_SETGID"), (7, "CAP_S
 
 /// The needed capabilities that this process lacks.
 pub fn lacking() -> io::Result<Vec<&'static str>> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let bits = bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    let bits = bits.ok_or(io::ErrorKind::InvalidData)?;
+    let bits = effective()?;
     let lacking = NEEDED
         .iter()
         .filter(|(number, _)| bits & (1 << number) == 0);
     Ok(lacking.map(|(_, name)| *name).collect())
+}
+
+/// The effective capabilities of this process.
+fn effective() -> io::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    Ok(bits.ok_or(io::ErrorKind::InvalidData)?)
+}
+
+/// What root needs to remove its files from directories of other users: `CAP_DAC_OVERRIDE` and
+/// `CAP_FOWNER` (linux/capability.h).
+const REMOVES_FILES: u64 = 1 << 1 | 1 << 3;
+
+/// Leaves this process of root no capability but those to remove its files. It can never regain
+/// others, and its memory can neither be inspected nor dumped.
+pub fn keep_file_removal() -> io::Result<()> {
+    let kept = effective()? & REMOVES_FILES;
+    drop_bounding_set();
+    set_capabilities(kept)?;
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
+    prctl(libc::PR_SET_DUMPABLE, 0)?;
+    crate::process::forbid_core_dumps()
 }
 
 /// Saved groups of processes that other processes of the same user must not touch. The kernel lets
@@ -66,17 +86,7 @@ const GUARDS: [u32; 2] = [u32::MAX - 18, 65_533];
 /// limits. The process must be single-threaded. Returns whether the capability bounding set was
 /// cleared, too.
 pub fn give_up(identity: &Identity) -> io::Result<bool> {
-    let mut is_bounded = true;
-    for capability in 0..CAPABILITIES {
-        match prctl(libc::PR_CAPBSET_DROP, capability) {
-            // The kernel has no more capabilities.
-            Err(Errno::EINVAL) => break,
-            // CAP_SETPCAP is missing. The bounding set only limits what execve may add, which
-            // no_new_privs forbids anyway.
-            Err(_) => is_bounded = false,
-            Ok(()) => {}
-        }
-    }
+    let is_bounded = drop_bounding_set();
     // SAFETY: setgroups(2) reads `groups.len()` ids; the others take ids. The C library changes all
     // threads, and there is only one.
     unsafe {
@@ -93,9 +103,7 @@ pub fn give_up(identity: &Identity) -> io::Result<bool> {
         }
         Errno::result(libc::setresuid(uid, uid, uid))?;
     }
-    // Kernels without ambient capabilities have none to clear.
-    let _ = prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as _);
-    clear_capabilities()?;
+    set_capabilities(0)?;
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
     prctl(libc::PR_SET_DUMPABLE, 0)?;
     crate::process::forbid_core_dumps()?;
@@ -168,8 +176,26 @@ impl DeathSignal {
     }
 }
 
-/// Clears the permitted, effective and inheritable sets.
-fn clear_capabilities() -> io::Result<()> {
+/// Empties the capability bounding set. Returns whether it could.
+fn drop_bounding_set() -> bool {
+    let mut is_bounded = true;
+    for capability in 0..CAPABILITIES {
+        match prctl(libc::PR_CAPBSET_DROP, capability) {
+            // The kernel has no more capabilities.
+            Err(Errno::EINVAL) => break,
+            // CAP_SETPCAP is missing. The bounding set only limits what execve may add, which
+            // no_new_privs forbids anyway.
+            Err(_) => is_bounded = false,
+            Ok(()) => {}
+        }
+    }
+    is_bounded
+}
+
+/// Sets the permitted and effective capabilities, and clears the inheritable and ambient ones.
+fn set_capabilities(kept: u64) -> io::Result<()> {
+    // Kernels without ambient capabilities have none to clear.
+    let _ = prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as _);
     #[repr(C)]
     struct Header {
         version: u32,
@@ -181,7 +207,8 @@ fn clear_capabilities() -> io::Result<()> {
         pid: 0,
     };
     // Effective, permitted and inheritable, twice 32 bits each.
-    let sets = [0_u32; 6];
+    let [low, high] = [kept as u32, (kept >> 32) as u32];
+    let sets = [low, low, 0, high, high, 0];
     // SAFETY: capset(2) reads a header and, in this version, two structures of three u32.
     let done = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) };
     Errno::result(done)?;

@@ -15,10 +15,12 @@ use Surus\Engine;
 final class Jobs
 {
     private readonly JobProcessor $processor;
+    private readonly HorizonEvents $horizon;
 
     public function __construct(private readonly Application $app)
     {
         $this->processor = new JobProcessor($app);
+        $this->horizon = new HorizonEvents($app);
     }
 
     public function handle(array $event): array
@@ -47,9 +49,11 @@ final class Jobs
         $options->maxTries = $event['tries'] ?? 1;
         $options->timeout = $event['timeout'];
         $options->backoff = (string) ($event['backoff'] ?? 0);
+        $this->horizon->begun($job);
         $thrown = isset($event['lost'])
             ? $this->lost($event['connection'], $job, $options, $event['lost'])
             : $this->processor->process($event['connection'], $job, $options);
+        $this->horizon->ended($job);
         $this->disconnect();
         $release = match (true) {
             $job->isDeleted() => null,

@@ -23,7 +23,7 @@ use crate::fronts::queue::sources::Place;
 #[cfg(feature = "amqp")]
 use crate::fronts::queue::sources::amqp::{self, AmqpQueue};
 #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
-use crate::fronts::queue::sources::database::{Database, DatabaseQueue, Tables};
+use crate::fronts::queue::sources::database::{Database, DatabaseQueue, ReleasedRow, Tables};
 #[cfg(feature = "redis")]
 use crate::fronts::queue::sources::redis::{RedisNames, RedisQueue, RedisServer, RedisStream};
 #[cfg(feature = "sqs")]
@@ -190,7 +190,11 @@ impl Brokers {
             name: queue.name.as_str().into(),
             connection: wanted.connection.into(),
             lease: wanted.lease,
-            moves_released: queue.format() == queue::Format::Laravel,
+            released: match queue.format() {
+                queue::Format::Laravel => ReleasedRow::New,
+                queue::Format::RoadRunner => ReleasedRow::Rewritten,
+                queue::Format::Plain | queue::Format::Messenger => ReleasedRow::Same,
+            },
         }))
     }
 
@@ -216,7 +220,7 @@ impl Brokers {
             name: transport.queue.as_str().into(),
             connection: queue.name.as_str().into(),
             lease,
-            moves_released: false,
+            released: ReleasedRow::Same,
         }))
     }
 
@@ -401,7 +405,7 @@ async fn open_sqs(
     };
     let opened = SqsQueue::open(&queue.name, full_name, access, lease, reads).await?;
     announce(queue, opened.url());
-    if format == queue::Format::Plain && !opened.has_dead_letters() {
+    if !format.is_frameworks() && !opened.has_dead_letters() {
         warn!(
             queue = queue.name,
             "the queue has no dead-letter queue (RedrivePolicy): jobs that fail for good stay in it"

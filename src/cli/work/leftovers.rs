@@ -88,7 +88,8 @@ fn remove_if_empty(file: &File, path: &Path) {
 }
 
 /// Starts a process that stays root, waits for the end of this one, and removes its files. This one
-/// gives up root and can remove none then. It must keep the result until its end.
+/// gives up root and can remove none then. It must keep the result until its end. The other process
+/// keeps no right of root's but to remove files.
 pub fn remove_after(
     admin: &Bound,
     crash_counts: Option<&CrashCountsFile>,
@@ -101,6 +102,9 @@ pub fn remove_after(
     // Forked twice, so that it is no child of this process.
     let forked = fork::fork_into(&keep, || {
         let forked = fork::fork_into(&keep, || {
+            if privileges::keep_file_removal().is_err() {
+                return 1;
+            }
             wait_for_end(&end);
             if let Some(socket) = socket {
                 socket.remove();

@@ -79,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return operate::run(operation);
     }
     let project = args.project.directory()?;
-    let loaded = args.project.load()?;
+    let loaded = args.project.load_single(args.engine.as_deref())?;
     let distrust = config_trust::warning(&loaded);
     let (mut config, origin) = (loaded.config, Arc::new(loaded.origin));
     config.work.schedule |= args.schedule;
@@ -125,6 +125,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     engines::restrict_process(&config.engine)?;
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
+    }
+    if let Some(roadrunner) = &loaded.roadrunner {
+        roadrunner.log();
     }
     config.http.set_budgets();
     let runtime = runtime()?;

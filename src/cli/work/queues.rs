@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 
 use super::{engine_setup, events, schedules};
 use crate::config::{Config, SCHEDULE_POOL, WORK_POOL};
-use crate::engines;
+use crate::engines::{self, WorkerMode};
 use crate::fronts::queue::runner::Runner;
 use crate::fronts::queue::{Format, Queue, Schedule};
 use crate::observe::metrics::Metrics;
@@ -70,6 +70,8 @@ pub struct Php {
     handler: PathBuf,
     /// The Composer package's script that passes jobs to the handler.
     script: PathBuf,
+    /// The handler is a worker of RoadRunner, which needs neither that package nor that script.
+    is_roadrunner: bool,
 }
 
 impl Group {
@@ -125,13 +127,12 @@ pub fn chosen(project: &Path, config: &Config, named: &[Weighted]) -> anyhow::Re
     let workers = engines::worker_count(&for_pool(config, WORK_POOL).engine)?;
     for queue in queues {
         check(&queue, is_laravel, is_symfony)?;
-        let script = events::script(project, config)?;
-        let php = match &queue.handler {
-            Some(handler) => of_handler(project, script, handler)?,
-            None if queue.format() == Format::Messenger => {
-                of_framework(script, WORK_POOL, "Symfony/work.php")?
-            }
-            None => of_framework(script, WORK_POOL, "Laravel/work.php")?,
+        let script = || events::script(project, config);
+        let php = match (queue.format(), &queue.handler) {
+            (Format::RoadRunner, handler) => of_roadrunner(project, config, &queue.name, handler)?,
+            (_, Some(handler)) => of_handler(project, script()?, handler)?,
+            (Format::Messenger, None) => of_framework(script()?, WORK_POOL, "Symfony/work.php")?,
+            (_, None) => of_framework(script()?, WORK_POOL, "Laravel/work.php")?,
         };
         let group = group(&mut groups, Some(php));
         group.workers = workers;
@@ -212,6 +213,9 @@ fn group(groups: &mut Vec<Group>, php: Option<Php>) -> &mut Group {
 
 fn check(queue: &Queue, is_laravel: bool, is_symfony: bool) -> anyhow::Result<()> {
     let name = &queue.name;
+    if queue.pipeline.is_some() && queue.format() != Format::RoadRunner {
+        bail!("queue {name}: queue.pipeline is for the format roadrunner")
+    }
     match queue.format() {
         Format::Plain if queue.handler.is_none() => {
             bail!(
@@ -219,7 +223,7 @@ fn check(queue: &Queue, is_laravel: bool, is_symfony: bool) -> anyhow::Result<()
                  queue.handler"
             )
         }
-        Format::Plain if queue.source.is_none() => {
+        Format::Plain | Format::RoadRunner if queue.source.is_none() => {
             bail!("queue {name}: name its broker in queue.source, such as \"sqlite:jobs.sqlite\"")
         }
         Format::Laravel if !is_laravel => {
@@ -228,7 +232,7 @@ fn check(queue: &Queue, is_laravel: bool, is_symfony: bool) -> anyhow::Result<()
                  a PHP file in queue.handler for other jobs"
             )
         }
-        Format::Laravel | Format::Messenger if queue.group.is_some() => {
+        Format::Laravel | Format::Messenger | Format::RoadRunner if queue.group.is_some() => {
             bail!("queue {name}: queue.group is for the format plain")
         }
         Format::Messenger if !is_symfony => {
@@ -268,8 +272,40 @@ fn of_handler(project: &Path, script: PathBuf, handler: &Path) -> anyhow::Result
         engine: "worker",
         handler: found.with_context(|| format!("cannot read {} (handler)", handler.display()))?,
         script,
+        is_roadrunner: false,
     })
 }
+
+/// A worker of RoadRunner: the queue's, else that of the server (`server.command` of `.rr.yaml`).
+fn of_roadrunner(
+    project: &Path,
+    config: &Config,
+    queue: &str,
+    handler: &Option<PathBuf>,
+) -> anyhow::Result<Php> {
+    let script = handler
+        .clone()
+        .or(for_pool(config, WORK_POOL).engine.script);
+    let script = script.with_context(|| {
+        format!(
+            "queue {queue}: its format is roadrunner; name the worker script in queue.handler, or \
+             in engine.script"
+        )
+    })?;
+    let handler = project.join(script);
+    let found = handler.canonicalize();
+    let handler = found.with_context(|| format!("cannot read {} (handler)", handler.display()))?;
+    Ok(Php {
+        pool: WORK_POOL,
+        engine: ROADRUNNER,
+        script: handler.clone(),
+        handler,
+        is_roadrunner: true,
+    })
+}
+
+/// The only engine of such workers.
+const ROADRUNNER: &str = "roadrunner";
 
 /// A handler of the Composer package.
 fn of_framework(script: PathBuf, pool: &'static str, file: &str) -> anyhow::Result<Php> {
@@ -281,6 +317,7 @@ fn of_framework(script: PathBuf, pool: &'static str, file: &str) -> anyhow::Resu
         engine: "rewind",
         handler: found.with_context(|| format!("cannot read {}", handler.display()))?,
         script,
+        is_roadrunner: false,
     })
 }
 
@@ -303,6 +340,10 @@ pub async fn boot(
     config.engine.queue_timeout = Time::seconds(900);
     // No client waits for a job, so idle workers need not poll.
     config.engine.busy_poll = false;
+    if php.is_roadrunner {
+        config.engine.name = Some(ROADRUNNER.into());
+        config.engine.roadrunner_mode = WorkerMode::Jobs;
+    }
     let root = project
         .to_str()
         .context("the project's path is not UTF-8")?;

@@ -1,12 +1,15 @@
 //! Reads `.rr.yaml`, RoadRunner's configuration, for the engine `roadrunner`.
 
+mod pipelines;
 mod yaml;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use toml::{Table, Value};
+use tracing::{info, warn};
 
+use self::pipelines::Pipelines;
 use self::yaml::Yaml;
 
 /// What a `.rr.yaml` sets.
@@ -67,6 +70,7 @@ fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settin
         directory: None,
         trusts_proxies: false,
         networks: Vec::new(),
+        pipelines: Pipelines::default(),
     };
     for (name, value) in &sections {
         visit.entry(name, value)?;
@@ -74,6 +78,11 @@ fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settin
     let serves_files = visit.serves_files && !visit.limits_files;
     let directory = visit.directory;
     let networks = (visit.trusts_proxies).then_some(visit.networks);
+    let (queues, ignored) = visit.pipelines.queues();
+    settings.ignored.extend(ignored);
+    if !queues.is_empty() {
+        settings.table.insert("queue".into(), queues.into());
+    }
     // Only that middleware reads the networks.
     if let Some(networks) = networks.filter(|networks| !networks.is_empty()) {
         settings.set(&["http", "trusted_proxies"], networks);
@@ -89,6 +98,18 @@ fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settin
 }
 
 impl Settings {
+    /// Logs that the file was read, and what of it is ignored.
+    pub fn log(&self) {
+        info!(file = %self.file.display(), "configuration of RoadRunner read");
+        if !self.ignored.is_empty() {
+            let settings = self.ignored.join(", ");
+            warn!(
+                settings,
+                "RoadRunner's settings without a counterpart are ignored"
+            );
+        }
+    }
+
     fn set(&mut self, path: &[&str], value: impl Into<Value>) {
         let Some((last, sections)) = path.split_last() else {
             return;
@@ -115,6 +136,7 @@ struct Visit<'a> {
     /// The middleware `proxy_ip_parser` is on, and `http.trusted_subnets`.
     trusts_proxies: bool,
     networks: Vec<Value>,
+    pipelines: Pipelines,
     /// `http.static.dir`.
     directory: Option<String>,
 }
@@ -187,7 +209,32 @@ impl Visit<'_> {
             "http.pool.supervisor.max_worker_memory" => {
                 self.size(&["engine", "max_memory"], value)?;
             }
-            "server" | "http" | "http.pool" | "http.pool.supervisor" | "http.static" => {
+            "amqp.addr" => self.pipelines.amqp = self.scalar(value),
+            "jobs.consume" => self.pipelines.consumed = Some(self.words(value)),
+            "jobs.pool.num_workers" => self.number(&["pool", "work", "workers"], value)?,
+            "jobs.pool.supervisor.exec_ttl" => {
+                let text = self.scalar(value).unwrap_or_default();
+                self.pipelines.timeout = duration(&text)?;
+            }
+            "jobs.pipelines" => {
+                let variable = self.variable;
+                let Yaml::Map(pipelines) = value else {
+                    return Ok(());
+                };
+                for (name, pipeline) in pipelines {
+                    let scalar = |value: &Yaml| scalar(value, variable);
+                    self.pipelines.add(name, pipeline, scalar);
+                }
+            }
+            "server"
+            | "http"
+            | "http.pool"
+            | "http.pool.supervisor"
+            | "http.static"
+            | "jobs"
+            | "jobs.pool"
+            | "jobs.pool.supervisor"
+            | "amqp" => {
                 if let Yaml::Map(entries) = value {
                     for (name, value) in entries {
                         self.entry(&format!("{path}.{name}"), value)?;
@@ -205,10 +252,7 @@ impl Visit<'_> {
 
     /// A scalar with its environment variables.
     fn scalar(&self, value: &Yaml) -> Option<String> {
-        match value {
-            Yaml::Scalar(text) => Some(expand(text, self.variable)),
-            Yaml::Null | Yaml::List(_) | Yaml::Map(_) => None,
-        }
+        scalar(value, self.variable)
     }
 
     /// The items of a list, or the words of a text.
@@ -310,12 +354,25 @@ impl Visit<'_> {
     /// A duration of Go, `60s` or `1m30s`; 0 stands for the default.
     fn time(&mut self, path: &[&str], value: &Yaml) -> Result<()> {
         let text = self.scalar(value).unwrap_or_default();
-        let ms = milliseconds(&text).with_context(|| format!("`{text}` is not a duration"))?;
-        if ms > 0 {
-            self.settings.set(path, format!("{ms}ms"));
+        if let Some(time) = duration(&text)? {
+            self.settings.set(path, time);
         }
         Ok(())
     }
+}
+
+/// A scalar with its environment variables.
+fn scalar(value: &Yaml, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    match value {
+        Yaml::Scalar(text) => Some(expand(text, variable)),
+        Yaml::Null | Yaml::List(_) | Yaml::Map(_) => None,
+    }
+}
+
+/// A duration of Go as `surus.toml` has it. None for 0, which stands for the default.
+fn duration(text: &str) -> Result<Option<String>> {
+    let ms = milliseconds(text).with_context(|| format!("`{text}` is not a duration"))?;
+    Ok((ms > 0).then(|| format!("{ms}ms")))
 }
 
 /// Go's durations: numbers with units, one after another.

@@ -77,6 +77,63 @@ http:
 }
 
 #[test]
+fn consumed_pipelines_of_amqp_become_queues_and_others_are_listed() {
+    let settings = read(
+        r#"
+server:
+  command: "php worker.php"
+amqp:
+  addr: amqp://guest:guest@rabbit:${PORT}/
+jobs:
+  num_pollers: 10
+  consume: [ "emails" ]
+  pool:
+    num_workers: 3
+    max_jobs: 100
+    supervisor:
+      exec_ttl: 90s
+  pipelines:
+    emails:
+      driver: amqp
+      config:
+        queue: mail
+        prefetch: 10
+        routing_key: mail
+    reports:
+      driver: amqp
+    local:
+      driver: memory
+"#,
+    );
+    let expected: Table = toml::from_str(
+        r#"
+            [[queue]]
+            format = "roadrunner"
+            source = "amqp://guest:guest@rabbit:8081"
+            name = "mail"
+            pipeline = "emails"
+            timeout = "90000ms"
+            "#,
+    )
+    .unwrap();
+    assert_eq!(settings.table["queue"], expected["queue"]);
+    assert_eq!(settings.table["pool"]["work"]["workers"], Value::from(3));
+    assert_eq!(
+        settings.ignored,
+        [
+            "jobs.num_pollers",
+            "jobs.pipelines.emails.config.routing_key",
+            "jobs.pipelines.local (driver memory)",
+            "jobs.pipelines.reports (not in jobs.consume)",
+            "jobs.pool.max_jobs",
+        ]
+    );
+    serde::Deserialize::deserialize(settings.table)
+        .map(|_: crate::config::Config| ())
+        .unwrap();
+}
+
+#[test]
 fn files_are_sent_only_by_their_middleware() {
     let files = |text| read(text).table.get("site").cloned();
     let hidden = files("server:\n  command: php app.php\n").unwrap();

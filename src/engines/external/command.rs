@@ -127,7 +127,8 @@ impl Starter {
         // php -S would fork worker processes that Surus does not know.
         env.remove(OsStr::new("PHP_CLI_SERVER_WORKERS"));
         if spec.way == ProgramKind::RoadRunner {
-            env.insert("RR_MODE".into(), "http".into());
+            let mode = spec.roadrunner.as_ref().map(|worker| worker.mode);
+            env.insert("RR_MODE".into(), mode.unwrap_or_default().name().into());
             env.insert("RR_RELAY".into(), "pipes".into());
         }
         if let Some(file) = &spec.ini_file {

@@ -9,6 +9,7 @@ use super::backoff;
 use super::command::Program;
 use super::job::{Disposition, Job};
 use super::messenger;
+use super::roadrunner::{self, TaskAnswer, TaskMessage};
 use super::runner::{JobAnswer, JobProgram, Runner};
 use super::settings::{Format, Queue};
 use crate::event::Failure;
@@ -68,14 +69,15 @@ const NO_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 const BUSY: Duration = Duration::from_secs(1);
 
 impl Jobs<'_> {
-    pub async fn run(&self, job: &Job) -> Verdict {
+    /// Runs a job. A worker of RoadRunner may change the message of one that runs again.
+    pub async fn run(&self, job: &mut Job) -> Verdict {
         let is_unread = job.payload.is_empty() && !matches!(self.runs, JobProgram::Command(_));
         if is_unread {
             let why = "it is empty, or longer than work.max_payload, and was not read";
             return Verdict::buried(job.unread.clone().unwrap_or_else(|| why.into()));
         }
         // Frameworks record why a job has failed, unless even that kills the process.
-        let is_framework = self.queue.format() != Format::Plain;
+        let is_framework = self.queue.format().is_frameworks();
         if let Some(why) = self.poison_by_crashes()
             && !(is_framework && self.crashes as usize == self.max_losses)
         {
@@ -87,6 +89,24 @@ impl Jobs<'_> {
             (JobProgram::Php(runner), Format::Laravel | Format::Messenger) => {
                 self.application(job, runner).await
             }
+            (JobProgram::Php(runner), Format::RoadRunner) => self.roadrunner(job, runner).await,
+        }
+    }
+
+    async fn roadrunner(&self, job: &mut Job, runner: &Runner) -> Verdict {
+        let payload = job.payload.clone();
+        let message = TaskMessage::read(&payload);
+        let context = message.context(self.queue, &job.lease.id);
+        let timeout = self.queue.timeout.0;
+        match runner.ask_worker(context, message.body(), timeout).await {
+            Ok(answer) => match TaskAnswer::read(&answer) {
+                Ok(answer) => {
+                    self.suspects.forget(&self.name(job));
+                    answered(job, &message, answer)
+                }
+                Err(why) => self.failed(job, why),
+            },
+            Err(failure) => self.failed_by(job, &failure),
         }
     }
 
@@ -101,22 +121,34 @@ impl Jobs<'_> {
     async fn plain(&self, job: &Job, runner: &Runner) -> Verdict {
         let id = &job.lease.id;
         let timeout = self.queue.timeout.0;
-        let (why, losses) = match runner.ask(job.payload.clone(), id, timeout).await {
+        match runner.ask(job.payload.clone(), id, timeout).await {
             Ok(JobAnswer::Result(_)) => {
                 self.suspects.forget(&self.name(job));
-                return Verdict::done();
+                Verdict::done()
             }
-            Ok(JobAnswer::Error { kind, message }) => (message, self.ended_php(job, &kind)),
-            Err(failure) if failure.is_busy() => return Verdict::busy(&failure),
-            Err(failure) => (failure.to_string(), self.losses(job, &failure)),
-        };
+            Ok(JobAnswer::Error { kind, message }) => {
+                let losses = self.ended_php(job, &kind);
+                self.failed_with_losses(job, message, losses)
+            }
+            Err(failure) => self.failed_by(job, &failure),
+        }
+    }
+
+    fn failed_by(&self, job: &Job, failure: &Failure) -> Verdict {
+        match failure.is_busy() {
+            true => Verdict::busy(failure),
+            false => self.failed_with_losses(job, failure.to_string(), self.losses(job, failure)),
+        }
+    }
+
+    fn failed_with_losses(&self, job: &Job, why: String, losses: Option<u32>) -> Verdict {
         match self.poison_by_losses(losses, &why) {
             Some(why) => Verdict::buried(why),
             None => self.failed(job, why),
         }
     }
 
-    /// How a `plain` job that has failed is settled.
+    /// How a job without a framework is settled that has failed.
     fn failed(&self, job: &Job, why: String) -> Verdict {
         let tries = self.queue.tries.unwrap_or(3);
         if tries > 0 && job.attempts >= tries {
@@ -124,10 +156,7 @@ impl Jobs<'_> {
         }
         let own = self.queue.backoff.map(|pause| pause.0);
         let pause = own.unwrap_or_else(|| backoff::before_try(job.attempts));
-        Verdict {
-            disposition: Disposition::Release(pause),
-            outcome: Outcome::Retried(why),
-        }
+        Verdict::released(why, pause)
     }
 
     /// Runs a job in the application, which decides how to settle it.
@@ -185,10 +214,7 @@ impl Jobs<'_> {
             // Even that has failed: its class may crash PHP when it is unserialized.
             _ => match poison {
                 Some(why) => Verdict::buried(why),
-                None => Verdict {
-                    disposition: Disposition::Release(backoff::before_try(job.attempts)),
-                    outcome: Outcome::Retried(why.into()),
-                },
+                None => Verdict::released(why.into(), backoff::before_try(job.attempts)),
             },
         }
     }
@@ -257,6 +283,25 @@ impl Jobs<'_> {
     }
 }
 
+/// How a job is settled that a worker of RoadRunner has answered. Its message changes if the worker
+/// has changed headers.
+fn answered(job: &mut Job, message: &TaskMessage<'_>, answer: TaskAnswer) -> Verdict {
+    match answer {
+        TaskAnswer::Done => Verdict::done(),
+        TaskAnswer::Failed(why) => Verdict::buried(why),
+        TaskAnswer::Requeue {
+            why,
+            pause,
+            headers,
+        } => {
+            if let Some(changed) = message.with_headers(headers, &job.lease.id) {
+                job.payload = changed;
+            }
+            Verdict::released(why, pause)
+        }
+    }
+}
+
 /// An id that a job keeps when it is released: frameworks write released jobs as new ones.
 fn stable(queue: &Queue, job: &Job) -> String {
     lasting_id(queue, &job.payload).unwrap_or_else(|| job.lease.id.clone())
@@ -266,6 +311,7 @@ fn stable(queue: &Queue, job: &Job) -> String {
 pub fn lasting_id(queue: &Queue, payload: &[u8]) -> Option<String> {
     match queue.format() {
         Format::Messenger => Some(messenger::fingerprint(payload)),
+        Format::RoadRunner => roadrunner::id(payload),
         Format::Laravel | Format::Plain => {
             let told = std::str::from_utf8(payload).map(PayloadOptions::read);
             told.ok().and_then(|told| told.uuid)
@@ -366,6 +412,13 @@ impl Verdict {
         }
     }
 
+    fn released(why: String, pause: Duration) -> Verdict {
+        Verdict {
+            disposition: Disposition::Release(pause),
+            outcome: Outcome::Retried(why),
+        }
+    }
+
     fn busy(failure: &Failure) -> Verdict {
         Verdict {
             disposition: Disposition::Release(BUSY),
@@ -374,11 +427,12 @@ impl Verdict {
     }
 }
 
-/// The class of a framework's job, for metrics; empty for a `plain` job.
+/// The class of a framework's job or the name of RoadRunner's, for metrics; empty for `plain` jobs.
 pub fn class(queue: &Queue, payload: &Bytes) -> String {
     let told = match queue.format() {
         Format::Laravel => std::str::from_utf8(payload).map(PayloadOptions::read).ok(),
         Format::Messenger => return messenger::class(payload),
+        Format::RoadRunner => return roadrunner::name(payload),
         Format::Plain => None,
     };
     told.and_then(|told| told.class).unwrap_or_default()

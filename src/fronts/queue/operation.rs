@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::front::Front;
 use super::job::{Depth, FailedJob, Failures};
 use super::runner::{JobAnswer, JobProgram, Runner};
-use super::settings::Format;
 
 /// How long a broker may take to count its jobs.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -62,7 +61,7 @@ impl Front {
             .consumers
             .iter()
             .find_map(|consumer| match &consumer.runs {
-                JobProgram::Php(runner) if consumer.queue.format() != Format::Plain => Some(runner),
+                JobProgram::Php(runner) if consumer.queue.format().is_frameworks() => Some(runner),
                 _ => None,
             });
         if let Some(runner) = application {

@@ -1,5 +1,6 @@
 //! Sends a job to a worker and waits until no worker has work left for it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -10,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::command::Program;
 use crate::engine::Engine;
-use crate::event::{Event, Failure, Script};
+use crate::event::{Body, Event, Failure, JobContext, Script};
 use crate::fronts::records::now;
 use crate::fronts::records::request::{ERROR_KIND, origin, request};
 use crate::fronts::records::response::collect;
@@ -60,15 +61,40 @@ impl Runner {
         id: &str,
         timeout: Duration,
     ) -> Result<JobAnswer, Failure> {
+        let variables = vec![("LAMBDA_INVOCATION_CONTEXT".into(), context(id, timeout))];
+        self.run(request(payload), variables, timeout).await
+    }
+
+    /// Passes a job to a worker of RoadRunner, and returns its answer.
+    pub async fn ask_worker(
+        &self,
+        context: JobContext,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, Failure> {
+        let mut request = request(body);
+        request.extensions_mut().insert(context);
+        match self.run(request, Vec::new(), timeout).await? {
+            JobAnswer::Result(answer) => Ok(answer),
+            JobAnswer::Error { message, .. } => Err(Failure::Malformed(message)),
+        }
+    }
+
+    async fn run(
+        &self,
+        request: http::Request<Body>,
+        variables: Vec<(Cow<'static, str>, String)>,
+        timeout: Duration,
+    ) -> Result<JobAnswer, Failure> {
         let workers = TaskTracker::new();
         workers.close();
         let deadline = now() + timeout;
         let event = Event {
             id: self.next_event.fetch_add(1, Ordering::Relaxed),
-            request: request(payload),
+            request,
             script: self.script.clone(),
             origin: origin(),
-            variables: vec![("LAMBDA_INVOCATION_CONTEXT".into(), context(id, timeout))],
+            variables,
             deadline,
             idle_timeout: None,
             spool: None,

@@ -64,8 +64,11 @@ pub struct Queue {
     /// What the jobs are. Not set: `plain` if there is a handler, else the framework's: `laravel`
     /// or `messenger`.
     pub format: Option<Format>,
-    /// The PHP file that handles `plain` jobs: the same as `lambda.handler`.
+    /// The PHP file that handles `plain` jobs: the same as `lambda.handler`. For `roadrunner` the
+    /// worker script; not set: `engine.script`.
     pub handler: Option<PathBuf>,
+    /// For `roadrunner`: the name of the pipeline that workers see. Not set: `name`.
+    pub pipeline: Option<String>,
     /// The share of PHP's time that this queue gets while others have jobs, too.
     #[serde(deserialize_with = "weight")]
     pub weight: usize,
@@ -82,10 +85,10 @@ pub struct Queue {
     #[serde(deserialize_with = "lease")]
     pub lease: Option<Time>,
     /// How often a job is tried that does not say it itself; 0 for no limit. Not set: 3 for
-    /// `plain`, 1 for `laravel`.
+    /// `plain` and `roadrunner`, 1 for `laravel`.
     pub tries: Option<u32>,
-    /// The pause before the next try of a job that does not say it itself. Not set: for `plain`
-    /// 1 s, doubled with each try up to an hour; none for `laravel`.
+    /// The pause before the next try of a job that does not say it itself. Not set: for `plain` and
+    /// `roadrunner` 1 s, doubled with each try up to an hour; none for `laravel`.
     pub backoff: Option<Time>,
     /// On `plain`: jobs with the same value of this key run in order, also when one fails and is
     /// tried again.
@@ -102,6 +105,15 @@ pub enum Format {
     Laravel,
     /// The messages of a transport of Symfony Messenger.
     Messenger,
+    /// Jobs for a worker of RoadRunner.
+    RoadRunner,
+}
+
+impl Format {
+    /// Whether the framework of an application decides how a job ends, and records failures.
+    pub fn is_frameworks(self) -> bool {
+        matches!(self, Format::Laravel | Format::Messenger)
+    }
 }
 
 impl Default for Queue {
@@ -114,6 +126,7 @@ impl Default for Queue {
             failed_table: None,
             format: None,
             handler: None,
+            pipeline: None,
             weight: 1,
             concurrency: None,
             rate: None,

@@ -4,6 +4,7 @@ mod broker;
 mod plain;
 mod poison;
 mod raw;
+mod roadrunner;
 mod shutdowns_and_crashes;
 
 use std::sync::RwLockReadGuard;

@@ -1,5 +1,6 @@
 //! Queues in a real Redis server.
 
+mod horizon;
 mod laravel;
 mod plain;
 mod shutdowns_and_crashes;

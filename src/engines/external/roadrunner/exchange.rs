@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use tracing::{error, warn};
 
 use super::Inner;
@@ -14,6 +14,7 @@ use super::request::RoadRunnerRequest;
 use super::response;
 use super::worker::{ASK_PID, ReceiveError, Worker};
 use crate::engine::Pending;
+use crate::engines::cgi::response::CgiHead;
 use crate::engines::external::exchange::{Exchange, ResponsePart};
 use crate::engines::external::slots::{self, ProcessSlot};
 use crate::event::{Body, EarlyHints, Event, Failure};
@@ -103,7 +104,7 @@ impl RunningExchange {
             Body::Memory(bytes) if bytes.len() <= SMALL_BODY => &bytes[..],
             _ => &[],
         };
-        let flags = self.inner.payloads.flags();
+        let flags = self.request.flags;
         frame::put_payload(bytes, flags, context, small, body.len())
             .ok_or(Failure::TooLarge("the request exceeds 4 GiB"))?;
         if small.is_empty() && !body.is_empty() {
@@ -255,6 +256,9 @@ impl RunningExchange {
             return None;
         }
         self.frame = Frame::Response { has_more };
+        if self.request.is_job {
+            return self.job_head(has_more);
+        }
         self.is_streaming |= has_more;
         if self.has_headers {
             return None;
@@ -285,6 +289,20 @@ impl RunningExchange {
         }
         self.has_headers = true;
         Some(ResponsePart::Headers(parts))
+    }
+
+    /// The answer to a job has no status; its body says how the job has ended.
+    fn job_head(&mut self, has_more: bool) -> Option<ResponsePart> {
+        if has_more {
+            self.fail("the answer to a job must be one frame");
+            return None;
+        }
+        self.has_head = true;
+        Some(ResponsePart::Head(CgiHead {
+            status: StatusCode::OK,
+            reason: None,
+            headers: HeaderMap::new(),
+        }))
     }
 
     /// The response is invalid. Its rest cannot be told from the next one, so the worker is

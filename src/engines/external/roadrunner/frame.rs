@@ -10,6 +10,7 @@ pub const HEADER: usize = 12;
 
 /// Bits of the second byte.
 pub const CONTROL: u8 = 0x01;
+pub const RAW: u8 = 0x04;
 pub const JSON: u8 = 0x08;
 pub const ERROR: u8 = 0x40;
 pub const PROTOBUF: u8 = 0x80;
@@ -259,7 +260,6 @@ fn is_begin(byte: u8) -> bool {
 /// Whether these bytes are those of a frame that workers send. Text never has them all, so a wrong
 /// checksum next to them is an error and not noise.
 fn has_usual_bits(flags: u8, stream: u8, reserved: u8) -> bool {
-    const RAW: u8 = 0x04;
     const FLAGS: [u8; 7] = [0, CONTROL, CONTROL | JSON, ERROR, RAW, JSON, PROTOBUF];
     FLAGS.contains(&flags) && stream < 0x10 && reserved == 0
 }

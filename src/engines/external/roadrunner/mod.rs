@@ -42,6 +42,24 @@ use worker::Worker;
 pub use relay::RelayKind;
 pub use request::Payloads;
 
+/// What workers are asked for. They find it in `RR_MODE`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WorkerMode {
+    #[default]
+    Http,
+    Jobs,
+}
+
+impl WorkerMode {
+    /// The value of `RR_MODE`.
+    pub fn name(self) -> &'static str {
+        match self {
+            WorkerMode::Http => "http",
+            WorkerMode::Jobs => "jobs",
+        }
+    }
+}
+
 /// What only this engine needs to know.
 #[derive(Clone)]
 pub struct RoadRunnerSpec {
@@ -52,6 +70,7 @@ pub struct RoadRunnerSpec {
     /// The working directory of the workers.
     pub directory: Option<PathBuf>,
     pub payloads: Payloads,
+    pub mode: WorkerMode,
     pub relay: RelayKind,
     /// Resident bytes after a request; 0 for no limit.
     pub max_memory: u64,

@@ -1,5 +1,5 @@
-//! Writes an event as the request that RoadRunner's http plugin sends to a worker: a context, as
-//! JSON or protobuf (http.v1), and a body.
+//! Writes an event as the request that RoadRunner's http or jobs plugin sends to a worker: a
+//! context, as JSON or protobuf (http.v1), and a body.
 
 use std::borrow::Cow;
 use std::io;
@@ -13,7 +13,7 @@ use super::frame;
 use super::protobuf::{put_bool, put_bytes, put_values};
 use super::tree::unescape;
 use crate::engines::cgi::{fastcgi, params};
-use crate::event::{Body, Event, Failure};
+use crate::event::{Body, Event, Failure, JobContext};
 
 /// How the context of requests is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,10 @@ impl Payloads {
 
 /// A request as the worker gets it.
 pub struct RoadRunnerRequest {
+    /// The bits of its frame.
+    pub flags: u8,
+    /// Its answer is one frame without a status.
+    pub is_job: bool,
     pub context: Vec<u8>,
     pub body: Body,
     /// Deletes the uploaded files when dropped.
@@ -51,6 +55,16 @@ impl RoadRunnerRequest {
         payloads: Payloads,
         directory: &form::Directory,
     ) -> Result<RoadRunnerRequest, Failure> {
+        if let Some(JobContext(context)) = event.request.extensions().get() {
+            return Ok(RoadRunnerRequest {
+                // As RoadRunner's jobs plugin marks it.
+                flags: frame::RAW,
+                is_job: true,
+                context: context.to_vec(),
+                body: event.request.body().clone(),
+                _uploads: Uploads::default(),
+            });
+        }
         check_size(event)?;
         let form = form::parse(event.request.headers(), event, directory).await;
         let form = form.map_err(|error| match error.kind() {
@@ -63,8 +77,11 @@ impl RoadRunnerRequest {
             _ => Failure::WorkerCrashed(format!("cannot store the uploaded files: {error}")),
         })?;
         let context = context(event, payloads, form.as_ref());
+        let (flags, is_job) = (payloads.flags(), false);
         Ok(match form {
             None => RoadRunnerRequest {
+                flags,
+                is_job,
                 context,
                 body: match form::has_body(event.request.method()) {
                     true => event.request.body().clone(),
@@ -73,6 +90,8 @@ impl RoadRunnerRequest {
                 _uploads: Uploads::default(),
             },
             Some(form) => RoadRunnerRequest {
+                flags,
+                is_job,
                 context,
                 body: Body::Memory(form.fields.into()),
                 _uploads: form.uploads,

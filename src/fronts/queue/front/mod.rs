@@ -399,7 +399,7 @@ async fn changed(capacity: &mut Option<watch::Receiver<usize>>) {
     std::future::pending().await
 }
 
-async fn ended(front: Arc<Front>, begun: BegunJob, job: Job) -> Ended {
+async fn ended(front: Arc<Front>, begun: BegunJob, mut job: Job) -> Ended {
     let began = Instant::now();
     let consumer = &front.consumers[begun.queue];
     let (_running, crashes) = front.crash_counts.begin(&consumer.queue, &job);
@@ -411,7 +411,7 @@ async fn ended(front: Arc<Front>, begun: BegunJob, job: Job) -> Ended {
         suspects: &front.suspects,
         max_losses: front.settings.max_losses,
     };
-    let verdict = AssertUnwindSafe(jobs.run(&job)).catch_unwind().await;
+    let verdict = AssertUnwindSafe(jobs.run(&mut job)).catch_unwind().await;
     let verdict = verdict.unwrap_or_else(|panic| bug(&*panic));
     Ended {
         begun,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::guard::fields::{REASON, UNREAD};
-use crate::fronts::queue::Format;
+use crate::fronts::queue::{Format, roadrunner};
 
 /// The header with a message's tries. Queues of Laravel have the header `laravel` in its place, as
 /// the package vladimir-yuldashev/laravel-queue-rabbitmq writes it.
@@ -28,6 +28,14 @@ pub fn payload(delivery: &Delivery, queue: &str, format: Format, max: u64) -> By
     }
     let body = match (format, std::str::from_utf8(&delivery.data)) {
         (Format::Messenger, Ok(body)) => body,
+        (Format::RoadRunner, Ok(body)) => {
+            let headers = object(delivery.properties.headers().as_ref());
+            let message = roadrunner::message_of_amqp(&headers, body);
+            return match message.unwrap_or_else(|| Bytes::copy_from_slice(&delivery.data)) {
+                message if too_long(&message) => Bytes::new(),
+                message => message,
+            };
+        }
         // Only JSON can be passed to PHP's frameworks: the rest is buried as it is.
         _ => return Bytes::copy_from_slice(&delivery.data),
     };
@@ -153,6 +161,12 @@ pub fn unread(properties: &BasicProperties) -> Option<String> {
 /// The properties of a message that is published again, with its tries.
 pub fn tried(from: &BasicProperties, id: &str, format: Format, attempts: u32) -> BasicProperties {
     let mut headers = kept(from);
+    if format == Format::RoadRunner {
+        // The body has what these headers say.
+        let kept = headers.inner().clone().into_iter();
+        let kept = kept.filter(|(name, _)| !name.as_str().starts_with("rr_"));
+        headers = kept.collect::<BTreeMap<_, _>>().into();
+    }
     let attempts = AMQPValue::LongLongInt(attempts.into());
     if format == Format::Laravel {
         let mut laravel = FieldTable::default();

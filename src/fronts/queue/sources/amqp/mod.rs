@@ -235,7 +235,12 @@ impl AmqpQueue {
         let Held {
             delivery, queue, ..
         } = &**held;
-        let (id, body) = (&job.lease.id, &delivery.data);
+        let id = &job.lease.id;
+        // A worker of RoadRunner may have changed the message.
+        let body = match self.names.format {
+            Format::RoadRunner if !job.payload.is_empty() => &job.payload[..],
+            _ => &delivery.data[..],
+        };
         let tried = || {
             let format = self.names.format;
             message::tried(&delivery.properties, id, format, job.attempts)

@@ -7,6 +7,17 @@ use anyhow::Context;
 use super::connection::{Connection, Row, Value};
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 
+/// The row of a job that is released.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ReleasedRow {
+    /// A new one behind the others, as Laravel writes it.
+    New,
+    /// The same.
+    Same,
+    /// The same, with the payload that the job has now: a worker of RoadRunner may have changed it.
+    Rewritten,
+}
+
 /// The tables of jobs of an open database, in one format.
 pub trait JobTable {
     fn connection(&mut self) -> &mut dyn Connection;
@@ -35,7 +46,7 @@ pub trait JobTable {
         connection: &str,
         job: &Job,
         disposition: &Disposition,
-        moves_released: bool,
+        released: ReleasedRow,
     ) -> anyhow::Result<()>;
 
     /// Lists the failed jobs of a queue, or retries or forgets one. Returns those concerned.

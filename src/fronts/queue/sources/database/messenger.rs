@@ -14,7 +14,9 @@ use jiff::tz::TimeZone;
 
 use super::connection::{Connection, Value};
 use super::failed::text_of;
-use super::job_table::{JobTable, delete, filled, id, id_list, in_transaction, now, number};
+use super::job_table::{
+    JobTable, ReleasedRow, delete, filled, id, id_list, in_transaction, now, number,
+};
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::messenger::{class, message, payload};
 
@@ -332,7 +334,7 @@ impl JobTable for MessengerTable {
         _: &str,
         job: &Job,
         disposition: &Disposition,
-        _: bool,
+        _: ReleasedRow,
     ) -> anyhow::Result<()> {
         match disposition {
             Disposition::Done => self.delete_done(&[&job.lease]),

@@ -21,6 +21,8 @@ mod sqlite;
 mod tables;
 mod thread;
 
+pub use job_table::ReleasedRow;
+
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
@@ -76,9 +78,7 @@ pub struct DatabaseQueue {
     /// The connection's name in `failed_jobs`.
     pub connection: Arc<str>,
     pub lease: Duration,
-    /// A released job becomes a new row behind the others, as Laravel writes it. Otherwise it stays
-    /// in its place.
-    pub moves_released: bool,
+    pub released: ReleasedRow,
 }
 
 type Reply<T> = oneshot::Sender<anyhow::Result<T>>;
@@ -106,7 +106,7 @@ struct Settlement {
     connection: Arc<str>,
     job: Job,
     disposition: Disposition,
-    moves_released: bool,
+    released: ReleasedRow,
 }
 
 impl Database {
@@ -180,7 +180,7 @@ impl Source for DatabaseQueue {
             connection: self.connection.clone(),
             job,
             disposition,
-            moves_released: self.moves_released,
+            released: self.released,
         });
         Box::pin(
             self.database
@@ -195,7 +195,7 @@ impl Source for DatabaseQueue {
 
     fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
         // Laravel shows its own.
-        if self.moves_released {
+        if self.released == ReleasedRow::New {
             return Box::pin(async { Ok(Vec::new()) });
         }
         let failures = |reply| Request::Failures(self.name.clone(), asked, reply);

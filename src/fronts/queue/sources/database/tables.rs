@@ -8,7 +8,9 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use super::connection::{Connection, Value};
-use super::job_table::{JobTable, delete, filled, id, id_list, in_transaction, now, number};
+use super::job_table::{
+    JobTable, ReleasedRow, delete, filled, id, id_list, in_transaction, now, number,
+};
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 
 /// How long a job rests that should be buried while there is no table for it.
@@ -134,6 +136,23 @@ impl OpenTables {
         let values = [
             Value::Number(available_at),
             Value::Number(attempts.into()),
+            id(&job.lease)?,
+            token(&job.lease)?,
+        ];
+        self.connection.execute(&sql, &values).map(drop)
+    }
+
+    /// Writes the payload of a job. One that is not UTF-8 has not changed.
+    fn rewrite(&mut self, job: &Job) -> anyhow::Result<()> {
+        if std::str::from_utf8(&job.payload).is_err() {
+            return Ok(());
+        }
+        let sql = format!(
+            "update {} set payload = ? where id = ? and attempts = ?",
+            self.jobs
+        );
+        let values = [
+            Value::Text(&job.payload),
             id(&job.lease)?,
             token(&job.lease)?,
         ];
@@ -347,7 +366,7 @@ impl JobTable for OpenTables {
         connection: &str,
         job: &Job,
         disposition: &Disposition,
-        moves_released: bool,
+        released: ReleasedRow,
     ) -> anyhow::Result<()> {
         match disposition {
             Disposition::Done => self.delete_done(&[&job.lease]),
@@ -355,11 +374,14 @@ impl JobTable for OpenTables {
             Disposition::Interrupt => self.put_back(job, now(), job.attempts, true),
             Disposition::Release(pause) => {
                 let at = now().saturating_add_unsigned(pause.as_millis().div_ceil(1000) as u64);
-                match moves_released {
-                    // As Laravel does.
-                    true if self.delete(job)? => self.insert(queue, job, at),
-                    true => Ok(()),
-                    false => self.put_back(job, at, job.attempts, false),
+                match released {
+                    ReleasedRow::New if self.delete(job)? => self.insert(queue, job, at),
+                    ReleasedRow::New => Ok(()),
+                    ReleasedRow::Same => self.put_back(job, at, job.attempts, false),
+                    ReleasedRow::Rewritten => {
+                        self.rewrite(job)?;
+                        self.put_back(job, at, job.attempts, false)
+                    }
                 }
             }
             Disposition::Bury(why) => self.bury(queue, connection, job, why),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use super::job_table::{JobTable, in_transaction};
+use super::job_table::{JobTable, ReleasedRow, in_transaction};
 use super::{Reply, Request};
 use crate::fronts::queue::job::{Disposition, Job, Lease};
 
@@ -165,8 +165,9 @@ fn receive(tables: &mut dyn JobTable, mut asked: Vec<Waiting>) -> Vec<Waiting> {
                 // The front end has ended, so they are returned.
                 if let Err(Ok(jobs)) = one.reply.send(received) {
                     for job in jobs {
+                        let same = ReleasedRow::Same;
                         if let Err(error) =
-                            tables.settle_one(&one.queue, "", &job, &Disposition::Return, false)
+                            tables.settle_one(&one.queue, "", &job, &Disposition::Return, same)
                         {
                             warn!(
                                 job = job.lease.id,
@@ -199,7 +200,7 @@ fn settle(tables: &mut dyn JobTable, requests: Vec<Request>) {
                         &settlement.connection,
                         &settlement.job,
                         &settlement.disposition,
-                        settlement.moves_released,
+                        settlement.released,
                     )?
                 }
                 Request::Extend(leases, _) => lost.push(tables.extend(leases)?),

@@ -10,7 +10,6 @@ use super::address::QueueAddress;
 use super::batch::{MOST, Settled};
 use super::message::{self, Held, SqsMessage};
 use super::{LONGEST, SqsQueue, TIMEOUT};
-use crate::fronts::queue::Format;
 use crate::fronts::queue::job::{FailedJob, Failures, Job};
 
 /// The message attribute with the reason.
@@ -78,7 +77,7 @@ impl SqsQueue {
     pub(super) async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         let Some(dead_letter_queue) = &self.dead_letter_queue else {
             // Frameworks record failures themselves.
-            if self.reads.format != Format::Plain {
+            if self.reads.format.is_frameworks() {
                 return Ok(Vec::new());
             }
             bail!(

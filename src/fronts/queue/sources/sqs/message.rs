@@ -65,13 +65,13 @@ impl SqsMessage {
     pub fn into_job(self, group: Option<String>, received: Duration, reads: Reads) -> Job {
         let headers = match reads.format {
             Format::Messenger => self.headers(),
-            Format::Plain | Format::Laravel => String::new(),
+            Format::Plain | Format::Laravel | Format::RoadRunner => String::new(),
         };
         let is_read = (self.body.len() + headers.len()) as u64 <= reads.max_payload;
         let (payload, unread) = match reads.format {
             _ if !is_read => (Bytes::new(), Some(self.body)),
             Format::Messenger => (messenger::payload(&self.body, &headers), None),
-            Format::Plain | Format::Laravel => (Bytes::from(self.body), None),
+            Format::Plain | Format::Laravel | Format::RoadRunner => (Bytes::from(self.body), None),
         };
         let held = Held {
             receipt: self.receipt_handle,
@@ -119,7 +119,9 @@ pub fn body(job: &Job, held: &Held, format: Format) -> String {
     match format {
         _ if held.unread.is_some() => held.unread.clone().unwrap_or_default(),
         Format::Messenger => messenger::message(&job.payload).body,
-        Format::Plain | Format::Laravel => String::from_utf8_lossy(&job.payload).into_owned(),
+        Format::Plain | Format::Laravel | Format::RoadRunner => {
+            String::from_utf8_lossy(&job.payload).into_owned()
+        }
     }
 }
 
