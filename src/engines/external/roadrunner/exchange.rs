@@ -14,7 +14,7 @@ use super::request::RoadRunnerRequest;
 use super::response;
 use super::worker::{ASK_PID, ReceiveError, Worker};
 use crate::engine::Pending;
-use crate::engines::cgi::response::CgiHead;
+use crate::engines::cgi::response::CgiParts;
 use crate::engines::external::exchange::{Exchange, ResponsePart};
 use crate::engines::external::slots::{self, ProcessSlot};
 use crate::event::{Body, EarlyHints, Event, Failure};
@@ -257,7 +257,7 @@ impl RunningExchange {
         }
         self.frame = Frame::Response { has_more };
         if self.request.is_job {
-            return self.job_head(has_more);
+            return self.job_headers(has_more);
         }
         self.is_streaming |= has_more;
         if self.has_headers {
@@ -292,13 +292,13 @@ impl RunningExchange {
     }
 
     /// The answer to a job has no status; its body says how the job has ended.
-    fn job_head(&mut self, has_more: bool) -> Option<ResponsePart> {
+    fn job_headers(&mut self, has_more: bool) -> Option<ResponsePart> {
         if has_more {
             self.fail("the answer to a job must be one frame");
             return None;
         }
-        self.has_head = true;
-        Some(ResponsePart::Head(CgiHead {
+        self.has_headers = true;
+        Some(ResponsePart::Headers(CgiParts {
             status: StatusCode::OK,
             reason: None,
             headers: HeaderMap::new(),
