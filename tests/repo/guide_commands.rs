@@ -19,10 +19,11 @@ const RUN: [&str; 7] = [
 ];
 
 /// The tests that run the other subcommands. Longer names come before their beginnings.
-const RUN_ELSEWHERE: [(&str, &str); 24] = [
+const RUN_ELSEWHERE: [(&str, &str); 25] = [
     ("bench app", "tests/cli/bench_app.rs"),
     ("bench compare", "tests/cli/bench.rs"),
     ("bench", "tests/cli/bench.rs"),
+    ("build", "tests/cli/build.rs"),
     ("completions", "tests/cli/manual.rs"),
     ("init", "tests/cli/init.rs"),
     ("lambda console", "tests/lambda/deploy.rs"),
