@@ -83,8 +83,9 @@ test-queue: setup ## Test with ten thousand messages in each kind of queue; a mi
 WORK_JOBS ?= 10000
 
 .PHONY: test-packages
-test-packages: setup static ## Test what `surus lambda package` makes; three minutes
+test-packages: setup static ## Test what `surus lambda package` and `build` make; three minutes
 	cargo test --test lambda -- package::
+	cargo test --test cli -- build::
 
 .PHONY: test-amqp
 test-amqp: setup ## Test queues in RabbitMQ; minutes

@@ -9,6 +9,8 @@ mod boot_engines;
 mod boot_lock;
 mod boot_proof;
 mod boot_script;
+mod build;
+mod built;
 mod check;
 mod config_lint;
 mod config_trust;
@@ -34,6 +36,7 @@ mod manual;
 mod memory_trim;
 mod new;
 mod options;
+mod packaging;
 mod page_diff;
 mod reload;
 mod reloads;
@@ -173,6 +176,12 @@ Examples:
   surus lambda package --extension pdo_mysql
   surus lambda template sam > template.yaml")]
     Lambda(Box<lambda::Lambda>),
+    /// Make one executable of an application, its PHP and Surus
+    #[command(after_help = "\
+Examples:
+  surus build
+  surus build /srv/shop --output shop --extension pdo_mysql")]
+    Build(build::Build),
     /// List the engines, which are the ways to run PHP
     #[command(after_help = "\
 Examples:
@@ -191,6 +200,25 @@ Examples:
     Manual(manual::Manual),
 }
 
+impl Command {
+    /// Whether it is for the application of an executable that `surus build` has made.
+    fn runs_application(&self) -> bool {
+        match self {
+            Command::Serve(_)
+            | Command::Check(_)
+            | Command::Status(_)
+            | Command::Reload(_)
+            | Command::Leaks(_)
+            | Command::Lambda(_) => true,
+            #[cfg(feature = "top")]
+            Command::Top(_) => true,
+            #[cfg(feature = "_work")]
+            Command::Work(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Runs the command line. The exit status is 0, 1 for a failure, 2 for an invalid command line, or
 /// that of a command in `surus lambda console`.
 pub fn run() -> ExitCode {
@@ -205,6 +233,10 @@ pub fn run() -> ExitCode {
 }
 
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    let _unpacked = match command.runs_application() {
+        true => built::enter()?,
+        false => None,
+    };
     let done = match command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(args),
@@ -220,6 +252,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "_work")]
         Command::Work(args) => work::run(args),
         Command::Lambda(args) => return lambda::run(*args),
+        Command::Build(args) => build::run(args),
         Command::Engines => engines::run(),
         Command::Completions(args) => manual::completions(&args),
         Command::Manual(args) => manual::manual(&args),
@@ -239,6 +272,7 @@ fn command_line() -> Cli {
     if called.is_some_and(|name| name == "bootstrap") {
         words.insert(1, "lambda".into());
     }
+    built::complete(&mut words);
     Cli::parse_from(words)
 }
 

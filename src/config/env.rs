@@ -7,7 +7,7 @@ use super::Config;
 use super::type_error::explain;
 
 /// Variables with the prefix `SURUS_` that are not settings.
-const OTHERS: [&str; 2] = ["SURUS_PHP_BINARY", "SURUS_SANITIZE"];
+const OTHERS: [&str; 3] = ["SURUS_BUILD_DIR", "SURUS_PHP_BINARY", "SURUS_SANITIZE"];
 
 /// Variables that Kubernetes and Docker links set in every container for a service called `surus`.
 const OF_A_SERVICE: [&str; 2] = ["SURUS_PORT", "SURUS_SERVICE_"];

@@ -439,15 +439,17 @@ mod tests {
 
     #[test]
     fn application_with_own_bootstrap_gets_a_subdirectory() {
-        use crate::package::{place, unpacked};
+        use crate::package::kind::PackageKind;
+        use crate::package::unpacked;
         let dir = project(&[
             "public/index.php",
             "bootstrap/app.php",
             "bootstrap/cache/config.php",
         ]);
         let mut files = PackageFiles::default();
-        assert_eq!(place(dir.path()), "app");
-        add(dir.path(), &[], place(dir.path()), &mut files).unwrap();
+        let place = PackageKind::Function.place(dir.path());
+        assert_eq!(place, "app");
+        add(dir.path(), &[], place, &mut files).unwrap();
         let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["app/bootstrap/app.php", "app/public/index.php"]);
 

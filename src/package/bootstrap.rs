@@ -1,4 +1,4 @@
-//! Finds the `bootstrap` of a function: a statically linked surus.
+//! Finds the surus of a package, which is statically linked: a function's `bootstrap`.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,42 @@ use anyhow::{Context, bail};
 
 use super::elf::{self, ElfMachine};
 
+/// How the user names a surus.
+#[derive(Debug, Clone, Copy)]
+pub struct NamedProgram<'a> {
+    pub path: Option<&'a Path>,
+    /// The option for it.
+    pub option: &'static str,
+    /// Whether it may need shared libraries.
+    pub may_be_dynamic: bool,
+}
+
 /// Returns the named program, else this program if it is static, else `bootstrap` in the same
-/// directory.
-pub fn find(named: Option<&Path>, machine: ElfMachine) -> anyhow::Result<PathBuf> {
+/// directory, else this program if it may be dynamic.
+pub fn find(named: NamedProgram<'_>, machine: ElfMachine) -> anyhow::Result<PathBuf> {
     let surus =
         std::env::current_exe().context("cannot determine the path of the surus executable")?;
     let sibling = surus.with_file_name("bootstrap");
-    let path = match named {
+    let path = match named.path {
         Some(path) => path.to_path_buf(),
         None if is_static(&surus)? => surus,
         None if sibling.is_file() => sibling,
+        None if named.may_be_dynamic => surus,
         None => bail!(
-            "{} needs libraries of this machine, and Lambda's may be older; build a static surus \
-             (make musl), and name it with --bootstrap or put it at {}",
+            "{} needs libraries of this machine, and those of others may be older or missing; \
+             build a static surus (make musl), and name it with {} or put it at {}",
             surus.display(),
+            named.option,
             sibling.display()
         ),
     };
     let elf = elf::read(&path)?.with_context(|| format!("{} is not a program", path.display()))?;
-    if elf.interpreter.is_some() {
+    if elf.interpreter.is_some() && !named.may_be_dynamic {
         bail!(
-            "{} needs shared libraries, and Lambda's may be older; build a static one: make musl",
-            path.display()
+            "{} ({}) needs shared libraries, and those of other machines may be older or missing; \
+             build a static one: make musl",
+            path.display(),
+            named.option
         );
     }
     if elf.machine != Some(machine) {
@@ -77,13 +91,21 @@ mod tests {
     fn dynamically_linked_program_is_rejected() {
         let test_program = std::env::current_exe().unwrap();
         let elf = elf::read(&test_program).unwrap().unwrap();
-        let found = find(Some(&test_program), elf.machine.unwrap());
+        let find = |path: &Path, machine| {
+            let named = NamedProgram {
+                path: Some(path),
+                option: "--bootstrap",
+                may_be_dynamic: false,
+            };
+            super::find(named, machine)
+        };
+        let found = find(&test_program, elf.machine.unwrap());
         if elf.interpreter.is_some() {
             let error = found.unwrap_err().to_string();
             assert!(error.contains("make musl"), "{error}");
         }
         let text = tempfile::NamedTempFile::new().unwrap();
-        let error = find(Some(text.path()), ElfMachine::Arm64)
+        let error = find(text.path(), ElfMachine::Arm64)
             .unwrap_err()
             .to_string();
         assert!(error.contains("is not a program"), "{error}");

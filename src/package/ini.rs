@@ -4,14 +4,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use super::OURS;
 use super::extensions::Extension;
-use super::{OURS, ROOT};
+use super::kind::PackageKind;
 
 /// Copies the settings of `files` without comments and extensions, then appends the package's own,
 /// which override them.
-pub fn compose(files: &[PathBuf], extensions: &[Extension]) -> anyhow::Result<String> {
-    let mut text = String::from(
-        "; Made by `surus lambda package` from the php.ini of the machine that it ran on.\n",
+pub fn compose(
+    kind: PackageKind,
+    files: &[PathBuf],
+    extensions: &[Extension],
+) -> anyhow::Result<String> {
+    let mut text = format!(
+        "; Made by `{}` from the php.ini of the machine that it ran on.\n",
+        kind.command()
     );
     for file in files {
         let ini = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -24,7 +30,7 @@ pub fn compose(files: &[PathBuf], extensions: &[Extension]) -> anyhow::Result<St
     }
     // Ends a section for hosts or paths, which php.ini allows.
     text.push_str("[PHP]\n");
-    let ours = Path::new(ROOT).join(OURS);
+    let ours = kind.root().join(OURS);
     let mut set = |name: &str, value: &str| text.push_str(&format!("{name} = {value}\n"));
     set("extension_dir", &quoted(&ours.join("extensions")));
     for extension in extensions {
@@ -38,12 +44,19 @@ pub fn compose(files: &[PathBuf], extensions: &[Extension]) -> anyhow::Result<St
     let authorities = quoted(&ours.join("ca.pem"));
     set("openssl.cafile", &authorities);
     set("curl.cainfo", &authorities);
-    // A function can write only to this directory.
-    set("sys_temp_dir", "\"/tmp\"");
-    set("upload_tmp_dir", "\"/tmp\"");
-    set("session.save_path", "\"/tmp\"");
-    // The files of a function never change.
-    set("opcache.validate_timestamps", "0");
+    // A function can write only to /tmp. An executable uses TMPDIR, by default /tmp, because this
+    // machine's directories may not exist there.
+    let temporary = match kind {
+        PackageKind::Function => "\"/tmp\"",
+        PackageKind::Executable => "\"\"",
+    };
+    for name in ["sys_temp_dir", "upload_tmp_dir", "session.save_path"] {
+        set(name, temporary);
+    }
+    if kind == PackageKind::Function {
+        // Its files never change.
+        set("opcache.validate_timestamps", "0");
+    }
     Ok(text)
 }
 
@@ -89,11 +102,8 @@ mod tests {
             file: format!("/x/{name}.so").into(),
             is_zend,
         };
-        let text = compose(
-            &files,
-            &[extension("opcache", true), extension("apcu", false)],
-        )
-        .unwrap();
+        let extensions = [extension("opcache", true), extension("apcu", false)];
+        let text = compose(PackageKind::Function, &files, &extensions).unwrap();
         assert!(
             text.contains("memory_limit = 128M\napc.enabled=0\n"),
             "{text}"
@@ -107,5 +117,14 @@ mod tests {
             text.contains("extension_dir = \"/var/task/.surus/extensions\""),
             "{text}"
         );
+        assert!(text.contains("validate_timestamps"), "{text}");
+        let text = compose(PackageKind::Executable, &files, &extensions).unwrap();
+        for expected in [
+            "extension_dir = \"/@surus-build@/.surus/extensions\"",
+            "session.save_path = \"\"",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
+        assert!(!text.contains("validate_timestamps"), "{text}");
     }
 }

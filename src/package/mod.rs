@@ -1,13 +1,15 @@
-//! Builds the zip of a Lambda function: Surus, PHP with its dependencies from this machine, and the
-//! application.
+//! Builds a Lambda function's zip or one executable: Surus, PHP with its dependencies from this
+//! machine, and the application.
 
 pub mod application;
 pub mod archive;
 pub mod bootstrap;
 pub mod compiled;
 pub mod elf;
+pub mod executable;
 pub mod extensions;
 pub mod ini;
+pub mod kind;
 pub mod left_out;
 pub mod libraries;
 pub mod library;
@@ -20,7 +22,7 @@ pub mod symfony;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
@@ -33,18 +35,8 @@ pub const ROOT: &str = "/var/task";
 /// if the document root is the project directory.
 pub const OURS: &str = ".surus";
 
-/// The application's directory if the application contains a file or directory `bootstrap`.
+/// The application's directory where it is not the root of the package.
 pub const APART: &str = "app";
-
-/// The application's directory in a package: the root, or [`APART`] if the application uses the
-/// name `bootstrap`. Laravel has such a directory, and Lambda starts a program of that name.
-pub fn place(project: &Path) -> &'static str {
-    if project.join("bootstrap").exists() {
-        APART
-    } else {
-        ""
-    }
-}
 
 /// The application's directory in a function unpacked at `root`.
 pub fn unpacked(root: PathBuf) -> PathBuf {
@@ -57,7 +49,7 @@ pub fn unpacked(root: PathBuf) -> PathBuf {
     }
 }
 
-/// Settings of `surus lambda package`.
+/// Settings of `surus lambda package` and `surus build`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {

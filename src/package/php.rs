@@ -7,8 +7,9 @@ use anyhow::{Context, bail};
 
 use super::elf::{self, ElfMachine};
 use super::extensions::Extension;
+use super::kind::PackageKind;
 use super::libraries::Search;
-use super::{OURS, PackageFiles, ROOT, ini};
+use super::{OURS, PackageFiles, ini};
 
 /// A PHP of this machine, as it reports itself.
 #[derive(Debug)]
@@ -33,11 +34,11 @@ pub struct Placed {
     pub ini_file: String,
 }
 
-/// The time zone directory compiled into distribution PHPs; no setting changes it.
-const ZONES: &str = "/usr/share/zoneinfo";
+/// How the name of PHP's library begins.
+pub const LIBPHP: &str = "libphp";
 
-/// Makes the new path as long as [`ZONES`], so that it can replace that path inside libphp.
-const OUR_ZONES: &str = "tz";
+/// The time zone directory compiled into distribution PHPs; no setting changes it.
+pub const ZONES: &str = "/usr/share/zoneinfo";
 
 /// The certificate bundles of distributions.
 const AUTHORITIES: &[&str] = &[
@@ -53,13 +54,14 @@ const OPENSSL_SETTINGS: &[&str] = &["/etc/ssl/openssl.cnf", "/etc/pki/tls/openss
 pub fn add(
     php: &InstalledPhp,
     extensions: &[Extension],
+    kind: PackageKind,
     files: &mut PackageFiles,
 ) -> anyhow::Result<Placed> {
     let elf = elf::read(&php.program)?
         .with_context(|| format!("{} is not a 64-bit program", php.program.display()))?;
     let machine = elf.machine.with_context(|| {
         format!(
-            "{} is built for a processor that Lambda does not offer",
+            "{} is built for a processor other than x86-64 and arm64",
             php.program.display()
         )
     })?;
@@ -111,15 +113,13 @@ pub fn add(
     for (name, path) in &libraries {
         let target = format!("{OURS}/lib/{name}");
         let executable = *name == loader;
-        match if name.starts_with("libphp") {
-            with_packaged_zones(path)?
-        } else {
-            None
-        } {
-            Some(patched) => {
-                knows_zones = true;
-                files.text(target, patched)?;
-            }
+        let patched = match name.starts_with(LIBPHP) {
+            true => with_packaged_zones(path)?,
+            false => None,
+        };
+        knows_zones |= patched.is_some();
+        match patched.filter(|_| kind == PackageKind::Function) {
+            Some(patched) => files.text(target, patched)?,
             None => files.copy(target, path, executable)?,
         }
     }
@@ -128,7 +128,7 @@ pub fn add(
             Path::new(ZONES),
             &["posix", "right", "localtime", "posixrules"],
         )? {
-            files.copy(format!("{OURS}/{OUR_ZONES}/{name}"), path, false)?;
+            files.copy(format!("{}/{name}", kind.zones()), path, false)?;
         }
     }
     for extension in extensions {
@@ -152,7 +152,10 @@ pub fn add(
         files.copy(format!("{OURS}/openssl.cnf"), settings, false)?;
     }
     let ini_file = format!("{OURS}/php.ini");
-    files.text(ini_file.as_str(), ini::compose(&php.ini_files, extensions)?)?;
+    files.text(
+        ini_file.as_str(),
+        ini::compose(kind, &php.ini_files, extensions)?,
+    )?;
     Ok(Placed {
         machine,
         program,
@@ -221,21 +224,29 @@ pub fn below(directory: &Path, without: &[&str]) -> anyhow::Result<Vec<(String, 
     Ok(all)
 }
 
-/// The library with the system's time zone path replaced by the package's. None if it has built-in
-/// time zones, as PHP's own builds do.
+/// The library with the system's time zone path replaced by that of a function. None if it has
+/// built-in time zones, as PHP's own builds do.
 fn with_packaged_zones(library: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     let data =
         std::fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
-    let ours = format!("{ROOT}/{OURS}/{OUR_ZONES}");
-    Ok(replaced(data, ZONES, &ours))
+    let kind = PackageKind::Function;
+    Ok(with_zones(data, &kind.root().join(kind.zones())))
 }
 
-/// Replaces each path that begins with `from`. None if there is none. `from` and `to` must have the
-/// same length, because nothing in a library may move.
+/// The same with another path, in which slashes fill what it is shorter by: nothing in a library
+/// may move. None also if the path is too long.
+pub fn with_zones(data: Vec<u8>, zones: &Path) -> Option<Vec<u8>> {
+    let zones = zones.to_str().filter(|_| has_room(zones))?;
+    replaced(data, ZONES, &format!("{zones:/<0$}", ZONES.len()))
+}
+
+/// Whether libphp has room for the path of a directory of time zones.
+pub fn has_room(zones: &Path) -> bool {
+    zones.as_os_str().len() <= ZONES.len()
+}
+
+/// Replaces each path that begins with `from` by one of the same length. None if there is none.
 fn replaced(mut data: Vec<u8>, from: &str, to: &str) -> Option<Vec<u8>> {
-    if from.len() != to.len() {
-        return None;
-    }
     let places: Vec<usize> = memchr::memmem::find_iter(&data, from.as_bytes())
         .filter(|at| matches!(data.get(at + from.len()), Some(b'/' | 0)))
         .collect();
@@ -252,18 +263,15 @@ mod tests {
 
     #[test]
     fn time_zone_path_is_replaced_in_place() {
-        let ours = format!("{ROOT}/{OURS}/{OUR_ZONES}");
-        assert_eq!(
-            ours.len(),
-            ZONES.len(),
-            "the paths must have the same length to be replaced in libphp"
-        );
         let library =
             b"\0/usr/share/zoneinfo/%s/%s\0/usr/share/zoneinfo\0/usr/share/zoneinfo-x\0".to_vec();
-        let patched = replaced(library, ZONES, &ours).unwrap();
+        let with = |zones: &str| with_zones(library.clone(), Path::new(zones));
         let expected = b"\0/var/task/.surus/tz/%s/%s\0/var/task/.surus/tz\0/usr/share/zoneinfo-x\0";
-        assert_eq!(patched, expected);
-        assert!(replaced(b"nothing".to_vec(), ZONES, &ours).is_none());
+        assert_eq!(with("/var/task/.surus/tz").unwrap(), expected);
+        let expected = b"\0/tmp/surus/tz///////%s/%s\0/tmp/surus/tz//////\0/usr/share/zoneinfo-x\0";
+        assert_eq!(with("/tmp/surus/tz").unwrap(), &expected[..]);
+        assert!(with("/var/lib/surus/app/tz").is_none());
+        assert!(with_zones(b"nothing".to_vec(), Path::new("/tz")).is_none());
     }
 
     #[test]

@@ -4,25 +4,27 @@ use std::path::Path;
 
 use anyhow::Context;
 
+use super::kind::PackageKind;
 use super::php::Placed;
 use super::{OURS, ROOT, compiled, symfony};
 
 /// `project` is the application's configuration, possibly empty. `script` is set if the package
 /// contains Surus's PHP library.
 pub fn compose(
+    kind: PackageKind,
     mut project: toml::Table,
     php: &Placed,
     script: Option<&str>,
     is_symfony: bool,
 ) -> anyhow::Result<String> {
     let absolute = |name: &str| {
-        let path = Path::new(ROOT).join(name);
+        let path = kind.root().join(name);
         toml::Value::from(path.display().to_string())
     };
-    // A function does not need it, and its variables may be secrets.
+    // A package does not need it, and its variables may be secrets.
     project.remove("deploy");
     let engine = section(&mut project, "engine")?;
-    // Lambda chooses the user.
+    // Lambda chooses the user, and so does whoever starts an executable.
     engine.remove("user");
     engine.remove("group");
     engine.insert("surus_php".into(), absolute(&php.program));
@@ -41,10 +43,14 @@ pub fn compose(
         let value = absolute(&format!("{OURS}/{path}"));
         env.entry(name).or_insert(value);
     }
-    if is_symfony {
-        symfony::set_environment(env);
+    if kind == PackageKind::Executable {
+        // Where it runs, another PHP may have ini files and extensions of its own.
+        env.entry("PHP_INI_SCAN_DIR").or_insert("".into());
     }
-    written(&project)
+    if is_symfony {
+        symfony::set_environment(kind, env);
+    }
+    written(kind, &project)
 }
 
 /// Adds the directory of the precompiled files.
@@ -53,7 +59,7 @@ pub fn with_compiled(composed: &[u8]) -> anyhow::Result<String> {
     let place = Path::new(ROOT).join(compiled::DIRECTORY);
     let lambda = section(&mut table, "lambda")?;
     lambda.insert("opcache_dir".into(), place.display().to_string().into());
-    written(&table)
+    written(PackageKind::Function, &table)
 }
 
 /// Adds the directory of the warmed-up cache.
@@ -62,7 +68,7 @@ pub fn with_cache(composed: &[u8]) -> anyhow::Result<String> {
     let place = Path::new(ROOT).join(symfony::WARMED);
     let lambda = section(&mut table, "lambda")?;
     lambda.insert("cache".into(), place.display().to_string().into());
-    written(&table)
+    written(PackageKind::Function, &table)
 }
 
 /// The configuration that compiles a package's files: the package's PHP and its settings, nothing
@@ -99,17 +105,18 @@ pub fn to_compile(composed: &[u8], script: &str, to: &str) -> anyhow::Result<Str
     let lambda = section(&mut own, "lambda")?;
     lambda.insert("handler".into(), script.into());
     lambda.insert("script".into(), script.into());
-    written(&own)
+    written(PackageKind::Function, &own)
 }
 
 fn read(composed: &[u8]) -> anyhow::Result<toml::Table> {
     Ok(toml::from_str(std::str::from_utf8(composed)?)?)
 }
 
-fn written(table: &toml::Table) -> anyhow::Result<String> {
+fn written(kind: PackageKind, table: &toml::Table) -> anyhow::Result<String> {
     let text = toml::to_string(table)?;
     Ok(format!(
-        "# Made by `surus lambda package` from the application's surus.toml.\n\n{text}"
+        "# Made by `{}` from the application's surus.toml.\n\n{text}",
+        kind.command()
     ))
 }
 
@@ -130,7 +137,7 @@ mod tests {
 
     #[test]
     fn application_settings_are_kept_except_for_php_paths() {
-        let project = toml::from_str(
+        let project: toml::Table = toml::from_str(
             "[engine]\nname = 'rewind'\nuser = 'app'\n\
              surus_php = '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n\
              [deploy.env]\nDSN = 'secret'\n",
@@ -142,7 +149,9 @@ mod tests {
             loader: ".surus/lib/ld-linux-x86-64.so.2".into(),
             ini_file: ".surus/php.ini".into(),
         };
-        let text = compose(project, &php, Some(".surus/php/lambda/events.php"), false).unwrap();
+        let script = Some(".surus/php/lambda/events.php");
+        let of = |kind, project: &toml::Table| compose(kind, project.clone(), &php, script, true);
+        let text = of(PackageKind::Function, &project).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let engine = &table["engine"];
         assert_eq!(engine["name"].as_str(), Some("rewind"));
@@ -170,6 +179,19 @@ mod tests {
         let place = compiled["lambda"]["opcache_dir"].as_str();
         assert_eq!(place, Some("/var/task/.surus/opcache"));
         assert_eq!(compiled["engine"], table["engine"]);
+        assert_eq!(table["env"]["APP_CACHE_DIR"].as_str(), Some(symfony::CACHE));
+
+        let text = of(PackageKind::Executable, &project).unwrap();
+        let table: toml::Table = toml::from_str(&text).unwrap();
+        assert_eq!(
+            table["engine"]["ini_file"].as_str(),
+            Some("/@surus-build@/.surus/php.ini")
+        );
+        let env = table["env"].as_table().unwrap();
+        assert_eq!(env["PHP_INI_SCAN_DIR"].as_str(), Some(""));
+        assert_eq!(env["APP_ENV"].as_str(), Some("prod"));
+        // Other users could create that directory first.
+        assert!(!env.contains_key("APP_CACHE_DIR"));
     }
 
     #[test]

@@ -42,14 +42,20 @@ impl Sizes {
         self.total <= UNZIPPED
     }
 
-    /// One line per directory, largest first, and the total.
-    pub fn table(&self) -> String {
+    /// One line per directory, largest first.
+    pub fn directories(&self) -> String {
         let mut rows: Vec<_> = self.directories.iter().collect();
         rows.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
         let mut text = String::new();
         for (name, size) in rows {
             let _ = writeln!(text, "{}  {name}", mebibytes(*size));
         }
+        text
+    }
+
+    /// The same, and the total next to Lambda's limit.
+    pub fn table(&self) -> String {
+        let mut text = self.directories();
         let share = self.total as f64 / UNZIPPED as f64 * 100.0;
         let _ = writeln!(
             text,

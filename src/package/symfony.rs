@@ -1,9 +1,10 @@
-//! Settings for Symfony applications on Lambda, where only `/tmp` is writable.
+//! Settings for Symfony applications in packages; on Lambda only `/tmp` is writable.
 
 use std::path::Path;
 
 use anyhow::Context;
 
+use super::kind::PackageKind;
 use super::{OURS, PackageFiles};
 
 /// The directory of the warmed-up cache in a package.
@@ -29,14 +30,15 @@ pub fn is_there(project: &Path) -> anyhow::Result<bool> {
         .is_some())
 }
 
-/// Adds the variables that `[env]` of the project's surus.toml does not set.
-pub fn set_environment(env: &mut toml::Table) {
-    for (name, value) in [
-        ("APP_ENV", "prod"),
-        ("APP_DEBUG", "0"),
-        ("APP_CACHE_DIR", CACHE),
-        ("APP_LOG_DIR", LOGS),
-    ] {
+/// Adds the variables that `[env]` of the project's surus.toml does not set. An executable has
+/// directories of its own: other users may write to `/tmp`.
+pub fn set_environment(kind: PackageKind, env: &mut toml::Table) {
+    let everywhere = [("APP_ENV", "prod"), ("APP_DEBUG", "0")];
+    let of_function = [("APP_CACHE_DIR", CACHE), ("APP_LOG_DIR", LOGS)];
+    let of_function = of_function
+        .into_iter()
+        .filter(|_| kind == PackageKind::Function);
+    for (name, value) in everywhere.into_iter().chain(of_function) {
         env.entry(name).or_insert(value.into());
     }
 }

@@ -11,6 +11,7 @@ mod bench_app_effects;
 mod bench_app_paths;
 mod bench_find_max;
 mod bench_reports;
+mod build;
 mod check;
 mod configuration;
 mod init;

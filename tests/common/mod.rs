@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod certificates;
+pub mod empty_root;
 pub mod engines;
 pub mod executable;
 pub mod function_url;
@@ -50,9 +51,17 @@ impl Surus {
         args: &[&str],
         env: &[(&str, &str)],
     ) -> Result<Surus, String> {
-        let mut child = surus
-            .arg("serve")
-            .arg(dir)
+        surus.arg("serve").arg(dir);
+        Self::start(surus, args, env)
+    }
+
+    /// Like `spawn_by`, for a command that names the application.
+    pub fn start(
+        mut server: Command,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Result<Surus, String> {
+        let mut child = server
             .args(["--listen", "127.0.0.1:0"])
             .args(args)
             .envs(few_extensions())

@@ -4,28 +4,10 @@ mod run;
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-/// A static surus, as `make static` builds it. Without one, the test prints a note and passes, but
-/// fails in CI, unless `SKIP_PACKAGES` is set.
-fn bootstrap() -> Option<PathBuf> {
-    let surus = Path::new(env!("CARGO_BIN_EXE_surus"));
-    let target = surus.parent().unwrap().parent().unwrap();
-    let name = format!("{}-unknown-linux-musl/debug/surus", std::env::consts::ARCH);
-    let path = target.join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    let text = format!(
-        "skipped: there is no {}; make static builds it",
-        path.display()
-    );
-    let is_set = |name: &str| std::env::var_os(name).is_some();
-    assert!(!is_set("CI") || is_set("SKIP_PACKAGES"), "{text}");
-    eprintln!("{text}");
-    None
-}
+use crate::common::empty_root::static_surus;
 
 /// An application that reports how it runs.
 struct Project(tempfile::TempDir);
@@ -86,7 +68,9 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn same_project_gives_the_same_bytes() {
-    let Some(bootstrap) = bootstrap() else { return };
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
     let zips = tempfile::tempdir().unwrap();
     let mut made = Vec::new();
     // In two directories at two times.
@@ -112,7 +96,9 @@ fn same_project_gives_the_same_bytes() {
 
 #[test]
 fn oversized_package_lists_its_largest_parts() {
-    let Some(bootstrap) = bootstrap() else { return };
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
     let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
     let video = File::create(project.0.path().join("video.mp4")).unwrap();
     video.set_len(300 << 20).unwrap();
@@ -128,7 +114,9 @@ fn oversized_package_lists_its_largest_parts() {
 /// `make check-image` tests that the image runs.
 #[test]
 fn dockerfile_is_written_next_to_the_zip_but_never_overwritten() {
-    let Some(bootstrap) = bootstrap() else { return };
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
     let project = Project::new();
     // Next to the zip in the application's directory, the build context of an image.
     let zip = project.0.path().join("function.zip");
@@ -173,7 +161,9 @@ fn dockerfile_is_written_next_to_the_zip_but_never_overwritten() {
 
 #[test]
 fn secrets_are_left_out_and_listed() {
-    let Some(bootstrap) = bootstrap() else { return };
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
     let project = Project::new();
     for name in ["auth.json", "terraform.tfstate", "dump.sql", "id_rsa"] {
         fs::write(project.0.path().join(name), "secret").unwrap();

@@ -9,7 +9,7 @@ use super::markdown::{pages, root};
 use super::shell::commands;
 
 /// Programs that no test runs, and why.
-const NOT_RUN: [(&str, &str); 17] = [
+const NOT_RUN: [(&str, &str); 18] = [
     ("apt-get", "installs packages"),
     ("aws", "needs an AWS account"),
     ("cd", "changes only the directory of the next commands"),
@@ -27,6 +27,10 @@ const NOT_RUN: [(&str, &str); 17] = [
     ("kubectl", "needs a cluster"),
     ("redis-cli", "asks a server of Redis"),
     ("sam", "needs an AWS account"),
+    (
+        "shop",
+        "is what `surus build` makes of an application; tests/cli/build.rs runs one",
+    ),
     ("ssh", "connects to another machine"),
     ("systemctl", "changes the system's services"),
     ("systemd-sysusers", "creates a user of the system"),

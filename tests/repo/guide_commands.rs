@@ -24,7 +24,7 @@ const RUN: [&str; 7] = [
 ];
 
 /// The tests that run the other subcommands. Longer names come before their beginnings.
-const RUN_ELSEWHERE: [Elsewhere; 24] = [
+const RUN_ELSEWHERE: [Elsewhere; 25] = [
     runs(
         "bench app",
         "cli::bench_app::leaking_application_differs_on_worker_and_not_on_rewind",
@@ -37,6 +37,7 @@ const RUN_ELSEWHERE: [Elsewhere; 24] = [
         "bench",
         "cli::bench::run_prints_rate_latencies_and_the_server",
     ),
+    runs("build", "cli::build::build_says_what_it_leaves_out"),
     runs(
         "completions",
         "cli::manual::completions_know_subcommands_and_options",

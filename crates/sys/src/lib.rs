@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod acl;
+pub mod appended;
 pub mod confine;
 pub mod dir_lock;
 pub mod eventfd;

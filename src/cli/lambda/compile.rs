@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::cli::stdout::say;
 use crate::emulator::{EmulatedFunction, Emulator};
+use crate::package::kind::PackageKind;
 use crate::package::{self, PackageFiles, application, compiled, php, settings, symfony};
 
 /// Compiles the listed files from an index on. It records its position, as a file may end PHP, and
@@ -86,7 +87,7 @@ const AS_USER: &str = r#"exec unshare --user --map-user=1000 --map-group=1000 --
 /// Adds the compiled files to the package. The caller keeps the returned directory until the
 /// package is written.
 pub fn add(files: &mut PackageFiles, project: &Path) -> anyhow::Result<tempfile::TempDir> {
-    let place = package::place(project);
+    let place = PackageKind::Function.place(project);
     let directory = tempfile::Builder::new()
         .prefix("surus-compile")
         .permissions(fs::Permissions::from_mode(0o755))

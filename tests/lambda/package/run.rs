@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{Project, bootstrap, text};
+use super::{Project, text};
+use crate::common::empty_root::{can_chroot, static_surus};
 use crate::runtime::api::{Api, Call, Event};
 
 /// Unpacks the zip at `/var/task`, in a root with three more empty directories.
@@ -81,26 +82,11 @@ fn request() -> Value {
     })
 }
 
-/// Whether chroot is possible. Without root, the test prints a note and passes, but fails in
-/// automation.
-fn can_chroot() -> bool {
-    let status = Command::new("unshare")
-        .args(["--mount", "true"])
-        .status()
-        .unwrap();
-    assert!(
-        status.success() || std::env::var_os("CI").is_none(),
-        "chroot needs root"
-    );
-    if !status.success() {
-        eprintln!("skipped: only root may chroot");
-    }
-    status.success()
-}
-
 #[test]
 fn zip_runs_in_an_empty_root() {
-    let Some(bootstrap) = bootstrap() else { return };
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
     if !can_chroot() {
         return;
     }
@@ -178,7 +164,9 @@ fn zip_runs_in_an_empty_root() {
 /// Laravel has a directory with the name of the program that Lambda starts.
 #[test]
 fn application_with_own_bootstrap_runs() {
-    let Some(bootstrap) = bootstrap() else { return };
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
     if !can_chroot() {
         return;
     }
@@ -210,7 +198,9 @@ fn application_with_own_bootstrap_runs() {
 
 #[test]
 fn package_with_compiled_files_runs_them_instead_of_sources() {
-    let Some(bootstrap) = bootstrap() else { return };
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
     if !can_chroot() {
         return;
     }
@@ -286,7 +276,9 @@ fn symfony() -> Project {
 
 #[test]
 fn symfony_runs_unchanged_from_its_package() {
-    let Some(bootstrap) = bootstrap() else { return };
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
     if !can_chroot() {
         return;
     }

@@ -1,6 +1,7 @@
 //! Starts the master process and parses its messages.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -208,7 +209,7 @@ pub fn launch(
     }
     command
         .arg("master")
-        .stdin(Stdio::null())
+        .stdin(no_input().context("cannot open an empty input for PHP")?)
         .stdout(stdout)
         .stderr(stderr);
     // The numbers are those of sapi/base/descriptors.h.
@@ -233,6 +234,17 @@ pub fn launch(
         Some(loader) => format!("cannot start {} (engine.dynamic_loader)", loader.display()),
         None => format!("cannot start {}", spec.program.display()),
     })
+}
+
+/// An input without anything to read. An empty root, in which one executable runs, has no
+/// `/dev/null`.
+fn no_input() -> io::Result<Stdio> {
+    match File::open("/dev/null") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(process::memory_file(&[])?.into())
+        }
+        opened => Ok(opened?.into()),
+    }
 }
 
 /// `surus-php`, without arguments.
