@@ -24,6 +24,7 @@ mod read_rewrite;
 pub(super) mod rewrite;
 mod rule;
 pub(super) mod rules;
+mod run_length;
 mod space;
 pub(super) mod template;
 #[cfg(test)]

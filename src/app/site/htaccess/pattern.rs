@@ -9,6 +9,7 @@ use regex::bytes::Regex;
 use super::cost::{ReadingBudget, Steps};
 use super::pattern_size::{MAX_KEPT_TEXT, MAX_PATTERN, PatternSize};
 use super::pcre_syntax;
+use super::run_length::RunLength;
 use super::translate::{BOUNDARY, NO_BOUNDARY, translate};
 
 /// Backtracking steps after which the result is undecided; takes some 100 µs.
@@ -23,6 +24,9 @@ const COMPARED: usize = 1024;
 /// The longest text, in bytes, that is matched by backtracking. Each step may read the whole text,
 /// so the time is quadratic: 3 ms at this length.
 const MAX_BACKTRACKED: usize = 2048;
+
+/// The memory of a pattern that is matched by the length of a run.
+const RUN_LENGTH: usize = 4 << 10;
 
 /// The limit of the lazy DFA caches of each part of a pattern that is matched by backtracking.
 const PART_CACHE: usize = 4 << 10;
@@ -43,6 +47,7 @@ enum RegexEngine {
     Always {
         whole: bool,
     },
+    RunLength(RunLength),
     Linear(Regex),
     Backtracking(Box<Backtracking>),
 }
@@ -71,6 +76,13 @@ impl Pattern {
         }
         let pcre = latin(pcre);
         pcre_syntax::check(&pcre)?;
+        if let Some(run) = RunLength::new(&pcre, ignore_case) {
+            charge(budget, RUN_LENGTH)?;
+            return Ok(Pattern {
+                engine: RegexEngine::RunLength(run),
+                expanded: 1,
+            });
+        }
         let size = PatternSize::of(&pcre);
         let (text, backtracks) = translate(&pcre, "\\b", "\\B")?;
         if !backtracks {
@@ -107,6 +119,10 @@ impl Pattern {
     pub fn is_match(&self, text: &str, steps: &Steps) -> Option<bool> {
         match &self.engine {
             RegexEngine::Always { .. } => Some(true),
+            RegexEngine::RunLength(run) => {
+                let takes = self.takes_linear(text, steps);
+                takes.then(|| run.is_match(text))
+            }
             RegexEngine::Linear(regex) => self.is_linear_match(regex, text, steps),
             RegexEngine::Backtracking(regex) => {
                 if let Some(wider) = &regex.wider
@@ -128,6 +144,9 @@ impl Pattern {
         match &self.engine {
             RegexEngine::Always { whole } => {
                 groups[0] = Some(0..if *whole { text.len() } else { 0 })
+            }
+            RegexEngine::RunLength(run) => {
+                return self.takes_linear(text, steps).then(|| run.groups(text))?;
             }
             RegexEngine::Linear(regex) => {
                 if !self.takes_linear(text, steps) {

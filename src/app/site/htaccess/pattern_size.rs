@@ -13,8 +13,9 @@ const MAX_BACKTRACKED: usize = 4 << 10;
 /// texts is freed at once.
 pub(super) const MAX_KEPT_TEXT: usize = 512;
 
-/// The bytes that an automaton takes for each byte of an expanded pattern.
-const STATE: usize = 64;
+/// The bytes that compiling takes for each byte of an expanded pattern. A letter without case takes
+/// 80.
+const STATE: usize = 96;
 
 /// The memory of a pattern in addition to its automata.
 const OVERHEAD: usize = 8 << 10;

@@ -11,6 +11,7 @@ use super::*;
 use crate::app::site::normalize;
 use crate::app::site::tests::nix_fifo;
 
+mod firewalls;
 mod hostile;
 mod media_types;
 

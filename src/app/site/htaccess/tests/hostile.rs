@@ -147,8 +147,15 @@ fn usual_lists_are_far_from_the_limits() {
     );
     let file = read(&text);
     assert!(!file.is_broken, "{:?}", file.problems);
-    let long = format!("RewriteRule ({}) - [F]", ["SomeBadBot"; 900].join("|"));
-    assert_eq!(read(&long).problems, []);
+    let bots = ["SomeBadBot"; 900].join("|");
+    for long in [
+        format!("RewriteRule ({bots}) - [F]"),
+        format!("RewriteRule ({bots}) - [NC,F]"),
+        format!("RedirectMatch 403 (?i)({bots})"),
+        format!("SetEnvIfNoCase User-Agent ^({bots}) bad"),
+    ] {
+        assert_eq!(read(&long).problems, []);
+    }
 }
 
 #[test]
