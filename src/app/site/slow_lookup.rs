@@ -84,7 +84,7 @@ impl Site {
         find: impl Fn(&Site, &T, Pace) -> Resolution + Send + 'static,
     ) -> Result<(T, Resolution), LookupError> {
         let htaccess = self.htaccess.as_ref().ok_or(LookupError::Broken)?;
-        let mut turn = htaccess.turn.clone().lock_owned().await;
+        let mut turn = htaccess.site.turn.clone().lock_owned().await;
         let reads = match later {
             Later::Unread(_) => MAX_READ,
             Later::Costly => 0,

@@ -404,7 +404,7 @@ mod tests {
         let reader = AccessCheck::new(opener.clone(), 0);
         let root = Root::open(dir.path(), Default::default()).unwrap();
         let root = root.read_by(reader);
-        let htaccess = Htaccess::new();
+        let htaccess = Htaccess::new(Arc::default());
         let now = Instant::now();
         let merged = || htaccess.merged(&root, "/a.txt", now).0;
         assert_eq!(merged().failed(), Some(LookupError::Scarce));

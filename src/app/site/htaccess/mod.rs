@@ -63,14 +63,20 @@ pub const MAX_BYTES: u64 = 1 << 20;
 /// The limit of cached files. Clients cannot create more: they are files of the site.
 const MAX_FILES: usize = 4096;
 
-/// The cached `.htaccess` files and merged directories of a site.
+/// The merged directories of a document tree.
 #[derive(Debug)]
 pub(super) struct Htaccess {
     directories: Recent<Directory>,
     /// Returned if there is no file.
     nothing: Arc<MergedRules>,
+    pub(super) site: Arc<SiteFiles>,
+}
+
+/// The cached `.htaccess` files of a site, and its limits. All its document trees share them.
+#[derive(Debug, Default)]
+pub(super) struct SiteFiles {
     /// Parsed files by device and inode.
-    files: Mutex<Parsed>,
+    files: Mutex<HashMap<(u64, u64), Parsed>>,
     /// Locked while a file is read, so that one thread reads it for all requests that need it.
     pub(super) reading: Mutex<ReadingRate>,
     /// Held by the request that has a thread to look up its path. The others wait without one.
@@ -79,8 +85,12 @@ pub(super) struct Htaccess {
     memory: SiteMemory,
 }
 
-/// None for a file that has only comments.
-type Parsed = HashMap<(u64, u64), (ContentIdentity, Option<Arc<HtaccessFile>>)>;
+#[derive(Debug)]
+struct Parsed {
+    content: ContentIdentity,
+    /// None for a file that has only comments.
+    file: Option<Arc<HtaccessFile>>,
+}
 
 /// Changes with the content of a file.
 type ContentIdentity = (u64, i64, i64, i64, i64);
@@ -109,14 +119,12 @@ const MERGED_AT_ONCE: usize = 1000;
 static PARSING: Mutex<()> = Mutex::new(());
 
 impl Htaccess {
-    pub(super) fn new() -> Htaccess {
+    /// The files of one more document tree of a site.
+    pub(super) fn new(site: Arc<SiteFiles>) -> Htaccess {
         Htaccess {
             directories: Recent::new(),
             nothing: Arc::default(),
-            files: Mutex::default(),
-            reading: Mutex::default(),
-            turn: Arc::default(),
-            memory: SiteMemory::default(),
+            site,
         }
     }
 
@@ -198,7 +206,7 @@ impl Htaccess {
                             may_be_long()?;
                         }
                         let path = format!("{path}/");
-                        Arc::new(MergedRules::below(above, &path, file, &self.memory))
+                        Arc::new(MergedRules::below(above, &path, file, &self.site.memory))
                     }
                 }
             }
@@ -234,18 +242,20 @@ impl Htaccess {
             }
             OpenedPath::Failed(error) => return Ok(Some(Arc::new(rules::failed(error)))),
         };
-        if let Some(parsed) = self.parsed(&metadata) {
+        if let Some(parsed) = self.site.parsed(&metadata) {
             return Ok(parsed);
         }
         may_be_long()?;
-        Ok(self.read(&name, file, &metadata, now))
+        Ok(self.site.read(&name, file, &metadata, now))
     }
+}
 
+impl SiteFiles {
     /// What an unchanged file was parsed to, if it was.
     fn parsed(&self, metadata: &Metadata) -> Option<Option<Arc<HtaccessFile>>> {
         let files = self.files();
-        let (known, file) = files.get(&id(metadata))?;
-        (*known == content_identity(metadata)).then(|| file.clone())
+        let known = files.get(&id(metadata))?;
+        (known.content == content_identity(metadata)).then(|| known.file.clone())
     }
 
     fn read(
@@ -285,13 +295,16 @@ impl Htaccess {
         if is_full && !self.forget_unused() {
             let _all = std::mem::take(&mut *self.files());
         }
-        let entry = (content_identity(metadata), parsed.clone());
+        let entry = Parsed {
+            content: content_identity(metadata),
+            file: parsed.clone(),
+        };
         // Freed once other threads can look up files again.
         let _replaced = self.files().insert(id(metadata), entry);
         parsed
     }
 
-    fn files(&self) -> MutexGuard<'_, Parsed> {
+    fn files(&self) -> MutexGuard<'_, HashMap<(u64, u64), Parsed>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -332,7 +345,7 @@ impl Htaccess {
         // Freed once other threads can look up files again.
         let unused: Vec<_> = self
             .files()
-            .extract_if(|_, (_, file)| is_unused(file))
+            .extract_if(|_, parsed| is_unused(&parsed.file))
             .collect();
         !unused.is_empty()
     }

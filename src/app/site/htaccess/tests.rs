@@ -27,6 +27,14 @@ fn merged(text: &str) -> MergedRules {
     MergedRules::below(None, "/", Arc::new(read(text)), &SiteMemory::default())
 }
 
+/// Limits a site to this memory.
+fn limit(site: &mut Site, memory: SiteMemory) {
+    site.htaccess = Some(Htaccess::new(Arc::new(SiteFiles {
+        memory,
+        ..SiteFiles::default()
+    })));
+}
+
 fn is_closed(text: &str, name: &str) -> bool {
     let none = HeaderMap::new();
     let merged = merged(text);
@@ -445,7 +453,7 @@ fn patterns_beyond_the_memory_limit_deny_until_memory_is_freed() {
     protect("b", "");
     let mut site = Site::open(root, &Settings::default(), None).unwrap();
     // Enough for three patterns.
-    site.htaccess.as_mut().unwrap().memory = SiteMemory::new(100 << 10);
+    limit(&mut site, SiteMemory::new(100 << 10));
     let now = Instant::now();
     let find = |path: &str, after: u64| {
         let now = now + Duration::from_secs(after);
