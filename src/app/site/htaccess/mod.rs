@@ -40,7 +40,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use surus_sys::openat2::Access as For;
 use tokio::sync::Mutex as AsyncMutex;
@@ -62,6 +62,12 @@ pub const MAX_BYTES: u64 = 1 << 20;
 
 /// The limit of cached files. Clients cannot create more: they are files of the site.
 const MAX_FILES: usize = 4096;
+
+/// When a file is read again whose reading exceeded what was left of the memory.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What a failed reading counts, however little was read.
+const FAILED_READING: usize = 64 << 10;
 
 /// The merged directories of a document tree.
 #[derive(Debug)]
@@ -90,6 +96,8 @@ struct Parsed {
     content: ContentIdentity,
     /// None for a file that has only comments.
     file: Option<Arc<HtaccessFile>>,
+    /// When it is read again, if other files left too little memory for it.
+    retry: Option<Instant>,
 }
 
 /// Changes with the content of a file.
@@ -242,7 +250,7 @@ impl Htaccess {
             }
             OpenedPath::Failed(error) => return Ok(Some(Arc::new(rules::failed(error)))),
         };
-        if let Some(parsed) = self.site.parsed(&metadata) {
+        if let Some(parsed) = self.site.parsed(&metadata, now) {
             return Ok(parsed);
         }
         may_be_long()?;
@@ -252,10 +260,11 @@ impl Htaccess {
 
 impl SiteFiles {
     /// What an unchanged file was parsed to, if it was.
-    fn parsed(&self, metadata: &Metadata) -> Option<Option<Arc<HtaccessFile>>> {
+    fn parsed(&self, metadata: &Metadata, now: Instant) -> Option<Option<Arc<HtaccessFile>>> {
         let files = self.files();
         let known = files.get(&id(metadata))?;
-        (known.content == content_identity(metadata)).then(|| known.file.clone())
+        let is_due = known.retry.is_some_and(|retry| retry <= now);
+        (known.content == content_identity(metadata) && !is_due).then(|| known.file.clone())
     }
 
     fn read(
@@ -267,7 +276,7 @@ impl SiteFiles {
     ) -> Option<Arc<HtaccessFile>> {
         let mut rate = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have read it meanwhile.
-        if let Some(parsed) = self.parsed(metadata) {
+        if let Some(parsed) = self.parsed(metadata, now) {
             return parsed;
         }
         if !rate.allows(now) {
@@ -279,13 +288,18 @@ impl SiteFiles {
             return Some(Arc::new(rules::failed(LookupError::Scarce)));
         }
         let mut text = Vec::new();
-        let whole = metadata.len() <= MAX_BYTES
-            && Read::by_ref(&mut file)
+        let is_short = metadata.len() <= MAX_BYTES;
+        if is_short
+            && let Err(error) = Read::by_ref(&mut file)
                 .take(MAX_BYTES)
                 .read_to_end(&mut text)
-                .is_ok();
+        {
+            rate.spend(text.len() + FAILED_READING);
+            warn!(file = name, %error, "cannot read an .htaccess file; the request fails");
+            return Some(Arc::new(rules::failed(LookupError::Broken)));
+        }
         rate.spend(text.len());
-        let parsed = match whole {
+        let parsed = match is_short {
             true if has_only_comments(&text) => None,
             true => Some(Arc::new(self.parse(name, &String::from_utf8_lossy(&text)))),
             false => Some(Arc::new(rules::unreadable())),
@@ -295,9 +309,11 @@ impl SiteFiles {
         if is_full && !self.forget_unused() {
             let _all = std::mem::take(&mut *self.files());
         }
+        let excess = parsed.as_ref().and_then(|parsed| parsed.excess);
         let entry = Parsed {
             content: content_identity(metadata),
             file: parsed.clone(),
+            retry: (excess == Some(Excess::SiteMemory)).then(|| now + RETRY),
         };
         // Freed once other threads can look up files again.
         let _replaced = self.files().insert(id(metadata), entry);
