@@ -90,8 +90,8 @@ impl Site {
             Later::Costly => 0,
         };
         for _ in 0..reads {
-            // The request before has probably read the same files. Rules are evaluated here,
-            // because a pattern is fastest on the thread that was the first to use it.
+            // The request before has probably read the same files. Most rules take few steps, so
+            // they are evaluated here.
             let directories = match find(self, &asked, Pace::Prompt) {
                 Resolution::Later(Later::Unread(directories)) => directories,
                 Resolution::Later(Later::Costly) => break,

@@ -6,6 +6,7 @@
 //! all of it to a request.
 
 mod access;
+mod automaton;
 pub(super) mod condition;
 pub(super) mod cost;
 pub mod facts;

@@ -4,10 +4,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use regex::bytes::Regex;
-
+use super::automaton::Automaton;
 use super::cost::{ReadingBudget, Steps};
-use super::pattern_size::{MAX_KEPT_TEXT, MAX_PATTERN, PatternSize};
+use super::pattern_size::{MAX_PATTERN, PatternSize};
 use super::pcre_syntax;
 use super::run_length::RunLength;
 use super::translate::{BOUNDARY, NO_BOUNDARY, translate};
@@ -48,14 +47,14 @@ enum RegexEngine {
         whole: bool,
     },
     RunLength(RunLength),
-    Linear(Regex),
+    Linear(Automaton),
     Backtracking(Box<Backtracking>),
 }
 
 #[derive(Debug)]
 struct Backtracking {
     /// Matches at least what the pattern matches. It rejects most texts in linear time.
-    wider: Option<Regex>,
+    wider: Option<Automaton>,
     /// Works on characters: each byte becomes one, see [`latin`].
     exact: fancy_regex::Regex,
 }
@@ -87,7 +86,7 @@ impl Pattern {
         let (text, backtracks) = translate(&pcre, "\\b", "\\B")?;
         if !backtracks {
             charge(budget, size.linear())?;
-            if let Some(regex) = linear(&text, ignore_case, size) {
+            if let Some(regex) = Automaton::new(&text, ignore_case, size) {
                 return Ok(Pattern {
                     engine: RegexEngine::Linear(regex),
                     expanded: size.expanded,
@@ -105,7 +104,7 @@ impl Pattern {
         let wider = match without_look_around(&text) {
             Some(text) => {
                 charge(budget, size.linear())?;
-                linear(&text, ignore_case, size)
+                Automaton::new(&text, ignore_case, size)
             }
             None => None,
         };
@@ -149,13 +148,9 @@ impl Pattern {
                 return self.takes_linear(text, steps).then(|| run.groups(text))?;
             }
             RegexEngine::Linear(regex) => {
-                if !self.takes_linear(text, steps) {
-                    return None;
-                }
-                let captures = keeping_little(regex, text).captures(text.as_bytes())?;
-                for (group, found) in groups.iter_mut().zip(captures.iter()) {
-                    *group = found.map(|found| found.range());
-                }
+                return self
+                    .takes_linear(text, steps)
+                    .then(|| regex.groups(text.as_bytes()))?;
             }
             RegexEngine::Backtracking(_)
                 if text.len() > MAX_BACKTRACKED || !takes_backtracking(text, steps) =>
@@ -177,9 +172,9 @@ impl Pattern {
         Some(groups)
     }
 
-    fn is_linear_match(&self, regex: &Regex, text: &str, steps: &Steps) -> Option<bool> {
+    fn is_linear_match(&self, regex: &Automaton, text: &str, steps: &Steps) -> Option<bool> {
         let takes = self.takes_linear(text, steps);
-        takes.then(|| keeping_little(regex, text).is_match(text.as_bytes()))
+        takes.then(|| regex.is_match(text.as_bytes()))
     }
 
     /// Each byte may be compared with the whole pattern.
@@ -192,14 +187,6 @@ fn takes_backtracking(text: &str, steps: &Steps) -> bool {
     steps.take(BACKTRACKED + text.len() * text.len() / MAX_BACKTRACKED)
 }
 
-/// The automaton that searches a text. A search of a long one fills the caches of a copy.
-fn keeping_little<'a>(regex: &'a Regex, text: &str) -> Cow<'a, Regex> {
-    match text.len() > MAX_KEPT_TEXT {
-        true => Cow::Owned(regex.clone()),
-        false => Cow::Borrowed(regex),
-    }
-}
-
 /// Charges what compiling and keeping a pattern takes at most.
 fn charge(budget: &ReadingBudget, bytes: usize) -> Result<(), String> {
     if bytes > MAX_PATTERN {
@@ -209,19 +196,6 @@ fn charge(budget: &ReadingBudget, bytes: usize) -> Result<(), String> {
         ));
     }
     budget.memory(bytes).map_err(|excess| excess.why())
-}
-
-/// None if `regex` does not support the pattern.
-fn linear(text: &str, ignore_case: bool, size: PatternSize) -> Option<Regex> {
-    let regex = regex::bytes::RegexBuilder::new(text)
-        .unicode(false)
-        // Apache does both since 2.4.30.
-        .dot_matches_new_line(true)
-        .case_insensitive(ignore_case)
-        .size_limit(size.automaton())
-        .dfa_size_limit(size.cache())
-        .build();
-    regex.ok()
 }
 
 fn backtracking(text: &str, size: PatternSize) -> Result<fancy_regex::Regex, String> {
