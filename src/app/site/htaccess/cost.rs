@@ -363,7 +363,7 @@ mod tests {
         drop(most);
         assert_eq!(ALL.used(), 0);
         let mut share = Share::of(&site);
-        // What is free for all is taken first.
+        // The common memory is taken first.
         assert!(share.grow(100) && share.grow(MIN_MEMORY));
     }
 
