@@ -62,7 +62,10 @@ fn ci_writes_random_bytes_to_shared_memory_for_half_a_minute() {
     assert!(each >= 30, "{each} s on each engine");
     let tests = read("tests/recovery/random_writes.rs");
     for engine in ["classic", "fork", "rewind"] {
-        assert!(tests.contains(&format!("survives(\"{engine}\")")), "{engine}");
+        assert!(
+            tests.contains(&format!("survives(\"{engine}\")")),
+            "{engine}"
+        );
     }
     assert!(ci.contains("make test") && !ci.contains("skip random_writes"));
 }
