@@ -158,7 +158,7 @@ fn link_at(root: &Root, path: &Path) -> OpenerReply {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.map(|parent| root.get(parent, Access::Metadata));
+    let parent = parent.map(|parent| root.find(parent, Access::Metadata));
     match parent.unwrap_or(OpenedPath::Directory) {
         OpenedPath::Directory => match root.is_link(path) {
             Some(true) => OpenerReply::Link,
