@@ -7,7 +7,7 @@ use regex_automata::Input;
 use regex_automata::meta::{Cache, Regex};
 use regex_automata::util::syntax;
 
-use super::pattern::Groups;
+use super::match_groups::Groups;
 use super::pattern_size::{MAX_KEPT_TEXT, PatternSize};
 
 #[derive(Debug)]

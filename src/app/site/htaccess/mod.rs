@@ -13,6 +13,7 @@ pub mod facts;
 pub(super) mod handler;
 mod known;
 mod link_options;
+mod match_groups;
 mod merged;
 mod parse;
 mod pattern;

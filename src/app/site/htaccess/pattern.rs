@@ -2,10 +2,10 @@
 //! backtracking with limits.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use super::automaton::Automaton;
 use super::cost::{ReadingBudget, Steps};
+pub use super::match_groups::Groups;
 use super::pattern_size::{MAX_PATTERN, PatternSize};
 use super::pcre_syntax;
 use super::run_length::RunLength;
@@ -29,9 +29,6 @@ const RUN_LENGTH: usize = 4 << 10;
 
 /// The limit of the lazy DFA caches of each part of a pattern that is matched by backtracking.
 const PART_CACHE: usize = 4 << 10;
-
-/// The groups `$0` to `$9`.
-pub type Groups = [Option<Range<usize>>; 10];
 
 #[derive(Debug)]
 pub struct Pattern {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use regex::bytes::RegexBuilder;
 
-use super::pattern::Groups;
+use super::match_groups::Groups;
 use super::pcre_syntax::class;
 use super::translate::{is_quantifier, translate};
 
@@ -27,7 +27,7 @@ pub(super) struct RunLength {
 }
 
 /// The parts of a pattern that has this form.
-struct Parts<'a> {
+struct RunParts<'a> {
     item: &'a str,
     least: usize,
     most: usize,
@@ -40,7 +40,7 @@ struct Parts<'a> {
 impl RunLength {
     /// None for a pattern of another form. `pcre_syntax::check` must have accepted it.
     pub(super) fn new(pcre: &str, ignore_case: bool) -> Option<RunLength> {
-        let parts = Parts::of(pcre)?;
+        let parts = RunParts::of(pcre)?;
         let (item, _) = translate(parts.item, "", "").ok()?;
         let regex = RegexBuilder::new(&format!(r"\A(?:{item})\z"))
             .unicode(false)
@@ -107,8 +107,8 @@ impl RunLength {
     }
 }
 
-impl<'a> Parts<'a> {
-    fn of(pcre: &'a str) -> Option<Parts<'a>> {
+impl<'a> RunParts<'a> {
+    fn of(pcre: &'a str) -> Option<RunParts<'a>> {
         let (pcre, ignores_case) = without_beginning(pcre, "(?i)");
         let (pcre, is_first) = without_beginning(pcre, "^");
         let (inside, is_last) = match pcre.strip_suffix('$') {
@@ -128,7 +128,7 @@ impl<'a> Parts<'a> {
             return None;
         }
         let (least, most) = numbers.split_once(',').unwrap_or((numbers, numbers));
-        Some(Parts {
+        Some(RunParts {
             item,
             least: least.parse().ok()?,
             most: match most {
