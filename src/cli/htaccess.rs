@@ -257,7 +257,7 @@ mod tests {
     fn files_that_exceed_a_limit_alone_or_together_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
-        let patterns = "BrowserMatch (bot[0-9]{9}){9} bad\n".repeat(39);
+        let patterns = "BrowserMatch (bot[0-9]{9}){9} bad\n".repeat(55);
         for (name, text) in [
             ("a", &*patterns),
             ("b", &patterns),

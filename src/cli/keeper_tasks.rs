@@ -370,12 +370,13 @@ pub fn adopt(
     };
     let send_file = SendFile::open_by(site.clone(), &config.x_sendfile, &mut files)?;
     let routes = Routes::open(&config.route, &mut |root| {
-        files(root)?.protected(&config.site)
+        let files = files(root)?.protected(&config.site)?;
+        Ok(files.of_site(&site))
     })?;
     let mut adopted = BTreeMap::new();
     for name in pool_sites {
         let (described, dir, reader) = next()?;
-        let front = Site::adopt(&config.site, described, dir, reader)?;
+        let front = Site::adopt(&config.site, described, dir, reader)?.of_site(&site);
         adopted.insert(name, Arc::new(front));
     }
     let error_site = match &config.error_pages.directory {

@@ -408,11 +408,13 @@ pub(super) fn open_tree(project: &Path, config: &Config) -> anyhow::Result<Docum
         config.site.symlinks,
         &config.x_sendfile,
     )?;
-    let routes = Routes::new(&config.route, &config.site)?;
+    let routes = Routes::open(&config.route, &mut |root| {
+        Ok(routes::files(root, &config.site)?.of_site(&site))
+    })?;
     let mut pool_sites = BTreeMap::new();
     for name in routes::engines(&config.route) {
         if let Some(front) = engine_setup::open_pool_site(project, config, name)? {
-            pool_sites.insert(name.to_owned(), Arc::new(front));
+            pool_sites.insert(name.to_owned(), Arc::new(front.of_site(&site)));
         }
     }
     Ok(DocumentTree {

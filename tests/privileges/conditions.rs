@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use crate::server::{app, get, id_of, is_root, start};
 
 /// Conditions that Apache would find true with the rights of PHP's user, and what Surus answers.
-const CLOSED: [(&str, &str); 9] = [
+const CLOSED: [(&str, &str); 12] = [
     ("file", "%{DOCUMENT_ROOT}/closed.flag -f"),
     ("dot", "%{DOCUMENT_ROOT}/.closed -f"),
     ("size", "%{DOCUMENT_ROOT}/closed.flag -s"),
@@ -14,6 +14,9 @@ const CLOSED: [(&str, &str); 9] = [
     ("root", "%{DOCUMENT_ROOT} -d"),
     ("link", "%{DOCUMENT_ROOT}/link -l"),
     ("dangling", "%{DOCUMENT_ROOT}/dangling -l"),
+    ("to-dot", "%{DOCUMENT_ROOT}/to-dot -f"),
+    ("to-source", "%{DOCUMENT_ROOT}/to-source -f"),
+    ("below-dot", "%{DOCUMENT_ROOT}/to-hidden/link -l"),
     ("outside", "OUTSIDE/closed.flag -f"),
     ("outside-link", "OUTSIDE/link -l"),
 ];
@@ -46,6 +49,11 @@ pub fn condition_on_a_file_of_php_denies_where_the_front_end_cannot_enter() {
         std::fs::write(root.join(name), text).unwrap();
     }
     symlink("closed.flag", root.join("link")).unwrap();
+    symlink(".closed", root.join("to-dot")).unwrap();
+    symlink("index.php", root.join("to-source")).unwrap();
+    std::fs::create_dir(root.join(".hidden")).unwrap();
+    symlink("../closed.flag", root.join(".hidden/link")).unwrap();
+    symlink(".hidden", root.join("to-hidden")).unwrap();
     symlink("nowhere", root.join("dangling")).unwrap();
     symlink("closed.flag", outside.path().join("link")).unwrap();
     for (name, condition) in CLOSED.iter().chain(&OPEN) {

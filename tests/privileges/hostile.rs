@@ -81,6 +81,10 @@ fn attack(env: &[(&str, &str)]) {
     std::os::unix::fs::symlink("../outside/stranger.txt", project.join("theirs.txt")).unwrap();
     std::os::unix::fs::lchown(project.join("theirs.txt"), Some(php), Some(php)).unwrap();
     std::os::unix::fs::symlink("..", project.join("up")).unwrap();
+    std::os::unix::fs::symlink("..", project.join("phps")).unwrap();
+    std::os::unix::fs::lchown(project.join("phps"), Some(php), Some(php)).unwrap();
+    std::os::unix::fs::symlink("php.txt", outside.join("link")).unwrap();
+    std::os::unix::fs::symlink("php.txt", project.join(".link")).unwrap();
 
     put(&outside.join("public.txt"), 0o644, 0, 0);
     // As in deployments: a link to one of several versions.

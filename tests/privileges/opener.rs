@@ -64,7 +64,7 @@ impl Attacker<'_> {
         refused.push([b"../".repeat(100), b"etc/shadow".to_vec()].concat());
         for path in refused {
             // The second directory is the project, for X-Sendfile.
-            for (what, tree) in [(1, 0), (1, 1), (4, 0), (0, 0), (255, 0)] {
+            for (what, tree) in [(1, 0), (1, 1), (4, 0), (0, 0), (200, 0), (255, 0)] {
                 let answer = self.ask_opener(what, tree, &path);
                 let is_refused = answer
                     .as_ref()
@@ -73,6 +73,30 @@ impl Attacker<'_> {
                 self.refused(&format!("open {path:?} ({what}, {tree})"), is_refused);
             }
         }
+        // Whether a link is at a path is told only where the opener may look.
+        for path in [
+            "phps/outside/link",
+            "phps/project/shadow.txt",
+            ".link",
+            "up/project/.link",
+            "../outside/link",
+            "up/../outside/link",
+            "a/../shadow.txt",
+            "./shadow.txt",
+            "..",
+            "/etc/mtab",
+        ] {
+            let answer = self.ask_opener(4, 0, path.as_bytes());
+            self.refused(
+                &format!("find the link {path}"),
+                answer.is_none_or(|(code, _)| code != 12),
+            );
+        }
+        assert_eq!(
+            self.ask_opener(4, 0, b"shadow.txt").map(|(code, _)| code),
+            Some(12),
+            "the links below the directory are found"
+        );
         for tree in [7, u16::MAX] {
             let answer = self.ask_opener(1, tree, b"php.txt");
             self.refused(

@@ -288,6 +288,11 @@ fn classic_survives_random_writes_to_shared_memory() {
 }
 
 #[test]
+fn fork_survives_random_writes_to_shared_memory() {
+    survives("fork");
+}
+
+#[test]
 fn rewind_survives_random_writes_to_shared_memory() {
     survives("rewind");
 }

@@ -5,7 +5,7 @@ import sys
 import tomllib
 
 tests, to = map(pathlib.Path, sys.argv[1:])
-for name in ("none", "wordpress", "drupal10"):
+for name in ("none", "wordpress", "drupal10", "firewall-6g"):
     site = to / name
     site.mkdir()
     (site / "a.txt").write_text("hello, world\n")

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -89,7 +90,7 @@ impl Site {
         site.index = index(&settings.index)?;
         site.no_php = settings::no_php(&settings.no_php)?;
         site.scriptless = false;
-        site.htaccess = settings.htaccess.then(Htaccess::new);
+        site.htaccess = settings.htaccess.then(|| Htaccess::new(Arc::default()));
         site.secret = described.secret;
         site.has_libraries = described.has_libraries;
         site.hidden = Some(Hidden::new(&settings.hidden, described.has_libraries)?);

@@ -142,6 +142,14 @@ impl Root {
     /// The requested name does not reveal the target of a symbolic link. Behind a link, dot files
     /// are not opened, and PHP source only if the requested name shows that it is source.
     pub(crate) fn get(&self, relative: &Path, access: Access) -> OpenedPath {
+        match self.find(relative, access) {
+            OpenedPath::Denied(Denial::Concealed) => OpenedPath::Missing,
+            opened => opened,
+        }
+    }
+
+    /// Like [`get`](Self::get), but tells what is [concealed](Denial::Concealed).
+    pub(super) fn find(&self, relative: &Path, access: Access) -> OpenedPath {
         let opened = self.get_or_enter(relative, access);
         let Some(reader) = &self.reader else {
             return opened;
@@ -204,7 +212,7 @@ impl Root {
 
     fn get_real(&self, relative: &Path, real: PathBuf, access: Access) -> OpenedPath {
         if self.conceals(relative, &real) {
-            return OpenedPath::Missing;
+            return OpenedPath::Denied(Denial::Concealed);
         }
         // The path contains no links; one that appears later is not followed.
         let opened = if self.strict {

@@ -145,8 +145,10 @@ fn answer(question: &Question<'_>, trees: &[OpenerTree]) -> OpenerReply {
     if question.operation == Operation::Link {
         return link_at(&tree.root, question.path);
     }
-    OpenerReply::Opened(match tree.root.get(question.path, access) {
-        OpenedPath::Regular { metadata, .. } if tree.secret.has(&metadata) => OpenedPath::Missing,
+    OpenerReply::Opened(match tree.root.find(question.path, access) {
+        OpenedPath::Regular { metadata, .. } if tree.secret.has(&metadata) => {
+            OpenedPath::Denied(Denial::Concealed)
+        }
         opened => opened,
     })
 }
@@ -156,7 +158,7 @@ fn link_at(root: &Root, path: &Path) -> OpenerReply {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.map(|parent| root.get(parent, Access::Metadata));
+    let parent = parent.map(|parent| root.find(parent, Access::Metadata));
     match parent.unwrap_or(OpenedPath::Directory) {
         OpenedPath::Directory => match root.is_link(path) {
             Some(true) => OpenerReply::Link,
@@ -182,6 +184,7 @@ fn encode(told: &OpenerReply) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
             Denial::LinkOutside => (6, b"", None),
             Denial::LinkOfAnother => (7, b"", None),
             Denial::Special => (8, b"", None),
+            Denial::Concealed => (13, b"", None),
             _ => (9, b"", None),
         },
         OpenerReply::Opened(OpenedPath::Failed(LookupError::Scarce)) => (10, b"", None),

@@ -73,19 +73,13 @@ impl<'a> FileView<'a> {
         match below {
             None => entry_of(std::fs::metadata(path)),
             Some("") => Ok(directory(path)),
-            Some(below) => match self.site.root.get(Path::new(below), Access::Metadata) {
+            Some(below) => match self.site.root.find(Path::new(below), Access::Metadata) {
                 OpenedPath::Regular { metadata, .. } => Ok(FileEntry {
                     kind: FileKind::File,
                     metadata: Some(metadata),
                 }),
                 OpenedPath::Directory => Ok(directory(path)),
-                // Files behind a link may be concealed.
-                OpenedPath::Missing => match entry_of(std::fs::metadata(path)) {
-                    Ok(FileEntry {
-                        metadata: Some(_), ..
-                    }) => Err(UnknownEntry::Denied),
-                    _ => Ok(MISSING),
-                },
+                OpenedPath::Missing => Ok(MISSING),
                 OpenedPath::Denied(Denial::Special) => Ok(FileEntry {
                     kind: FileKind::Other,
                     metadata: std::fs::metadata(path).ok(),

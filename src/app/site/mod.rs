@@ -186,7 +186,7 @@ impl Site {
             no_php: settings::no_php(&settings.no_php)?,
             scriptless: false,
             recent: Recent::new(),
-            htaccess: settings.htaccess.then(Htaccess::new),
+            htaccess: settings.htaccess.then(|| Htaccess::new(Arc::default())),
             secret: SecretFiles::new(settings),
         })
     }
@@ -220,8 +220,17 @@ impl Site {
     /// Hides private files and applies `.htaccess` files as [`open`](Self::open) does.
     pub fn protected(mut self, settings: &Settings) -> Result<Site> {
         self.hidden = Some(Hidden::new(&settings.hidden, false)?);
-        self.htaccess = settings.htaccess.then(Htaccess::new);
+        self.htaccess = settings.htaccess.then(|| Htaccess::new(Arc::default()));
         Ok(self)
+    }
+
+    /// Counts its `.htaccess` files with those of another document tree of the same site. Called
+    /// before the first look-up.
+    pub fn of_site(mut self, other: &Site) -> Site {
+        if let (Some(own), Some(other)) = (&mut self.htaccess, &other.htaccess) {
+            *own = Htaccess::new(other.site.clone());
+        }
+        self
     }
 
     /// The real path of an absolute path, or why it must not be revealed.

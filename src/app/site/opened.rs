@@ -47,6 +47,8 @@ pub enum Denial {
     Unreadable,
     /// PHP's user cannot read it.
     UnreadableToPhp,
+    /// It exists, and clients must not notice.
+    Concealed,
     /// An `.htaccess` file denies it.
     DeniedByHtaccess,
     /// An `.htaccess` file requires a password.
@@ -103,6 +105,7 @@ impl Denial {
                 "permission denied: the user that PHP runs as (engine.user) may not read this \
                  file or enter its directory"
             }
+            Denial::Concealed => "a symbolic link leads to a dot file or PHP source",
             Denial::DeniedByHtaccess => {
                 "an .htaccess file denies it; `htaccess = false` in the settings of the site \
                  would open it"

@@ -84,14 +84,14 @@ impl Site {
         find: impl Fn(&Site, &T, Pace) -> Resolution + Send + 'static,
     ) -> Result<(T, Resolution), LookupError> {
         let htaccess = self.htaccess.as_ref().ok_or(LookupError::Broken)?;
-        let mut turn = htaccess.turn.clone().lock_owned().await;
+        let mut turn = htaccess.site.turn.clone().lock_owned().await;
         let reads = match later {
             Later::Unread(_) => MAX_READ,
             Later::Costly => 0,
         };
         for _ in 0..reads {
-            // The request before has probably read the same files. Rules are evaluated here,
-            // because a pattern is fastest on the thread that was the first to use it.
+            // The request before has probably read the same files. Most rules take few steps, so
+            // they are evaluated here.
             let directories = match find(self, &asked, Pace::Prompt) {
                 Resolution::Later(Later::Unread(directories)) => directories,
                 Resolution::Later(Later::Costly) => break,

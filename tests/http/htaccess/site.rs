@@ -17,6 +17,7 @@ struct Text {
     /// Symbolic links and where they lead.
     #[serde(default)]
     links: BTreeMap<String, String>,
+    /// `@x*9@` stands for nine times `x`.
     requests: Vec<String>,
     /// Requests to which the general exceptions do not apply.
     #[serde(default)]
@@ -88,7 +89,7 @@ impl Site {
         Site {
             name: file.file_stem().unwrap().to_str().unwrap().to_owned(),
             root,
-            requests: text.requests,
+            requests: text.requests.iter().map(|one| written_out(one)).collect(),
             exact: text.exact,
             types: text.types,
             exceptions: text.exceptions,
@@ -98,6 +99,18 @@ impl Site {
     pub fn host(&self) -> String {
         format!("{}.test", self.name)
     }
+}
+
+/// Writes the repetitions of a request out.
+fn written_out(request: &str) -> String {
+    let mut parts = request.split('@');
+    let mut whole = parts.next().unwrap().to_owned();
+    while let Some(part) = parts.next() {
+        let (text, times) = part.split_once('*').expect("a repetition");
+        whole.push_str(&text.repeat(times.parse().unwrap()));
+        whole.push_str(parts.next().expect("the end of a repetition"));
+    }
+    whole
 }
 
 /// The reasons for differences, for any site.

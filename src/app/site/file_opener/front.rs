@@ -190,6 +190,7 @@ impl Opener {
                 9 => Ok(OpenedPath::Denied(Denial::UnreadableToPhp)),
                 10 => Ok(OpenedPath::Failed(LookupError::Scarce)),
                 11 => Ok(OpenedPath::Failed(LookupError::Broken)),
+                13 => Ok(OpenedPath::Denied(Denial::Concealed)),
                 _ => Err(ErrorKind::InvalidData.into()),
             }
         });
@@ -394,6 +395,36 @@ mod tests {
         failures.notified().await;
     }
 
+    /// So that a condition of an `.htaccess` file closes.
+    #[test]
+    fn concealed_file_is_told_from_a_missing_one() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(".env"), "").unwrap();
+        std::fs::write(dir.path().join("x.php"), "").unwrap();
+        for (target, link) in [(".env", "dot"), ("x.php", "source"), ("none", "dangling")] {
+            std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
+        }
+        let opener = Opener::new(start(dir.path())).unwrap();
+        let look = |path: &str| opener.open(0, Path::new(path), Access::Metadata);
+        for path in ["dot", "source"] {
+            let found = look(path);
+            assert!(
+                matches!(found, OpenedPath::Denied(Denial::Concealed)),
+                "{path}: {found:?}"
+            );
+        }
+        for path in ["dangling", "none"] {
+            assert!(matches!(look(path), OpenedPath::Missing), "{path}");
+        }
+        let root = Root::open(dir.path(), Default::default()).unwrap();
+        for access in [Access::Read, Access::Metadata] {
+            assert!(matches!(
+                root.get(Path::new("dot"), access),
+                OpenedPath::Missing
+            ));
+        }
+    }
+
     #[test]
     fn htaccess_file_that_cannot_be_opened_is_retried() {
         let dir = tempfile::tempdir().unwrap();
@@ -404,7 +435,7 @@ mod tests {
         let reader = AccessCheck::new(opener.clone(), 0);
         let root = Root::open(dir.path(), Default::default()).unwrap();
         let root = root.read_by(reader);
-        let htaccess = Htaccess::new();
+        let htaccess = Htaccess::new(Arc::default());
         let now = Instant::now();
         let merged = || htaccess.merged(&root, "/a.txt", now).0;
         assert_eq!(merged().failed(), Some(LookupError::Scarce));

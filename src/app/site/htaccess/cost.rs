@@ -11,10 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::space::is_space;
-use crate::budget::{HTACCESS, Reservation};
+use crate::budget::{Budget, HTACCESS, Reservation};
 
 /// The memory of all files of a site. A typical pattern counts about 50 KiB.
 pub(super) const MAX_MEMORY: usize = 128 << 20;
+
+/// The memory of a site's files that other sites cannot use up.
+const MIN_MEMORY: usize = 8 << 20;
 
 /// The memory of one file, including patterns that turn out to be invalid. Compiling a pattern
 /// takes time in proportion to what it counts, so this limits the time as well.
@@ -54,20 +57,36 @@ const COPIED: usize = 256;
 
 /// The memory that is left for the files of a site.
 #[derive(Debug, Clone)]
-pub struct SiteMemory(Arc<AtomicUsize>);
+pub struct SiteMemory(Arc<MemoryLeft>);
+
+#[derive(Debug)]
+struct MemoryLeft {
+    of_site: AtomicUsize,
+    /// What is left of [`MIN_MEMORY`].
+    minimum: AtomicUsize,
+    /// What all sites share.
+    of_all: &'static Budget,
+}
 
 impl SiteMemory {
     pub fn new(bytes: usize) -> SiteMemory {
-        SiteMemory(Arc::new(AtomicUsize::new(bytes)))
+        SiteMemory::within(&HTACCESS, bytes)
     }
 
-    fn take(&self, bytes: usize) -> bool {
-        let less = |left: usize| left.checked_sub(bytes);
-        let taken = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        taken.is_ok()
+    pub(super) fn within(of_all: &'static Budget, bytes: usize) -> SiteMemory {
+        SiteMemory(Arc::new(MemoryLeft {
+            of_site: AtomicUsize::new(bytes),
+            minimum: AtomicUsize::new(MIN_MEMORY),
+            of_all,
+        }))
     }
+}
+
+/// Takes bytes if so many are left.
+fn take(left: &AtomicUsize, bytes: usize) -> bool {
+    let less = |left: usize| left.checked_sub(bytes);
+    let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    taken.is_ok()
 }
 
 impl Default for SiteMemory {
@@ -83,6 +102,8 @@ pub(super) struct Share {
     bytes: usize,
     /// The same bytes, of what all sites share.
     of_all: Reservation,
+    /// Those of them that are a part of the site's minimum.
+    of_minimum: usize,
 }
 
 impl Share {
@@ -90,22 +111,38 @@ impl Share {
         Share {
             of: memory.clone(),
             bytes: 0,
-            of_all: Reservation::none(&HTACCESS),
+            of_all: Reservation::none(memory.0.of_all),
+            of_minimum: 0,
         }
     }
 
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
-        if !self.of.take(bytes) {
+        let MemoryLeft {
+            of_site,
+            minimum,
+            of_all,
+        } = &*self.of.0;
+        if !take(of_site, bytes) {
             return false;
         }
         self.bytes += bytes;
-        self.of_all.try_grow(bytes as u64)
+        if self.of_all.try_grow(bytes as u64) {
+            return true;
+        }
+        let has_minimum = take(minimum, bytes);
+        if has_minimum {
+            self.of_minimum += bytes;
+            self.of_all.join(of_all.take(bytes as u64));
+        }
+        has_minimum
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.of.0.fetch_add(self.bytes, Ordering::Relaxed);
+        let left = &self.of.0;
+        left.of_site.fetch_add(self.bytes, Ordering::Relaxed);
+        left.minimum.fetch_add(self.of_minimum, Ordering::Relaxed);
     }
 }
 
@@ -310,6 +347,24 @@ mod tests {
         assert_eq!(other.memory(1), Err(Excess::SiteMemory));
         drop((budget.into_share(), other));
         assert_eq!(ReadingBudget::of(&memory).memory(10), Ok(()));
+    }
+
+    #[test]
+    fn site_has_a_minimum_that_other_sites_cannot_use_up() {
+        static ALL: Budget = Budget::new("test", 100);
+        let other = SiteMemory::within(&ALL, MAX_MEMORY);
+        let mut most = Share::of(&other);
+        assert!(most.grow(100));
+        let site = SiteMemory::within(&ALL, MAX_MEMORY);
+        let mut share = Share::of(&site);
+        assert!(share.grow(MIN_MEMORY) && !share.grow(1));
+        assert_eq!(ALL.used(), 100 + MIN_MEMORY as u64);
+        drop(share);
+        drop(most);
+        assert_eq!(ALL.used(), 0);
+        let mut share = Share::of(&site);
+        // The common memory is taken first.
+        assert!(share.grow(100) && share.grow(MIN_MEMORY));
     }
 
     #[test]

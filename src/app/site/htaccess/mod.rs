@@ -6,12 +6,14 @@
 //! all of it to a request.
 
 mod access;
+mod automaton;
 pub(super) mod condition;
 pub(super) mod cost;
 pub mod facts;
 pub(super) mod handler;
 mod known;
 mod link_options;
+mod match_groups;
 mod merged;
 mod parse;
 mod pattern;
@@ -24,6 +26,7 @@ mod read_rewrite;
 pub(super) mod rewrite;
 mod rule;
 pub(super) mod rules;
+mod run_length;
 mod space;
 pub(super) mod template;
 #[cfg(test)]
@@ -39,7 +42,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use surus_sys::openat2::Access as For;
 use tokio::sync::Mutex as AsyncMutex;
@@ -62,14 +65,26 @@ pub const MAX_BYTES: u64 = 1 << 20;
 /// The limit of cached files. Clients cannot create more: they are files of the site.
 const MAX_FILES: usize = 4096;
 
-/// The cached `.htaccess` files and merged directories of a site.
+/// When a file is read again whose reading exceeded what was left of the memory.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What a failed reading counts, however little was read.
+const FAILED_READING: usize = 64 << 10;
+
+/// The merged directories of a document tree.
 #[derive(Debug)]
 pub(super) struct Htaccess {
     directories: Recent<Directory>,
     /// Returned if there is no file.
     nothing: Arc<MergedRules>,
+    pub(super) site: Arc<SiteFiles>,
+}
+
+/// The cached `.htaccess` files of a site, and its limits. All its document trees share them.
+#[derive(Debug, Default)]
+pub(super) struct SiteFiles {
     /// Parsed files by device and inode.
-    files: Mutex<Parsed>,
+    files: Mutex<HashMap<(u64, u64), Parsed>>,
     /// Locked while a file is read, so that one thread reads it for all requests that need it.
     pub(super) reading: Mutex<ReadingRate>,
     /// Held by the request that has a thread to look up its path. The others wait without one.
@@ -78,8 +93,14 @@ pub(super) struct Htaccess {
     memory: SiteMemory,
 }
 
-/// None for a file that has only comments.
-type Parsed = HashMap<(u64, u64), (ContentIdentity, Option<Arc<HtaccessFile>>)>;
+#[derive(Debug)]
+struct Parsed {
+    content: ContentIdentity,
+    /// None for a file that has only comments.
+    file: Option<Arc<HtaccessFile>>,
+    /// When it is read again, if other files left too little memory for it.
+    retry: Option<Instant>,
+}
 
 /// Changes with the content of a file.
 type ContentIdentity = (u64, i64, i64, i64, i64);
@@ -108,14 +129,12 @@ const MERGED_AT_ONCE: usize = 1000;
 static PARSING: Mutex<()> = Mutex::new(());
 
 impl Htaccess {
-    pub(super) fn new() -> Htaccess {
+    /// The files of one more document tree of a site.
+    pub(super) fn new(site: Arc<SiteFiles>) -> Htaccess {
         Htaccess {
             directories: Recent::new(),
             nothing: Arc::default(),
-            files: Mutex::default(),
-            reading: Mutex::default(),
-            turn: Arc::default(),
-            memory: SiteMemory::default(),
+            site,
         }
     }
 
@@ -197,7 +216,7 @@ impl Htaccess {
                             may_be_long()?;
                         }
                         let path = format!("{path}/");
-                        Arc::new(MergedRules::below(above, &path, file, &self.memory))
+                        Arc::new(MergedRules::below(above, &path, file, &self.site.memory))
                     }
                 }
             }
@@ -233,18 +252,21 @@ impl Htaccess {
             }
             OpenedPath::Failed(error) => return Ok(Some(Arc::new(rules::failed(error)))),
         };
-        if let Some(parsed) = self.parsed(&metadata) {
+        if let Some(parsed) = self.site.parsed(&metadata, now) {
             return Ok(parsed);
         }
         may_be_long()?;
-        Ok(self.read(&name, file, &metadata, now))
+        Ok(self.site.read(&name, file, &metadata, now))
     }
+}
 
+impl SiteFiles {
     /// What an unchanged file was parsed to, if it was.
-    fn parsed(&self, metadata: &Metadata) -> Option<Option<Arc<HtaccessFile>>> {
+    fn parsed(&self, metadata: &Metadata, now: Instant) -> Option<Option<Arc<HtaccessFile>>> {
         let files = self.files();
-        let (known, file) = files.get(&id(metadata))?;
-        (*known == content_identity(metadata)).then(|| file.clone())
+        let known = files.get(&id(metadata))?;
+        let is_due = known.retry.is_some_and(|retry| retry <= now);
+        (known.content == content_identity(metadata) && !is_due).then(|| known.file.clone())
     }
 
     fn read(
@@ -256,7 +278,7 @@ impl Htaccess {
     ) -> Option<Arc<HtaccessFile>> {
         let mut rate = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have read it meanwhile.
-        if let Some(parsed) = self.parsed(metadata) {
+        if let Some(parsed) = self.parsed(metadata, now) {
             return parsed;
         }
         if !rate.allows(now) {
@@ -268,13 +290,18 @@ impl Htaccess {
             return Some(Arc::new(rules::failed(LookupError::Scarce)));
         }
         let mut text = Vec::new();
-        let whole = metadata.len() <= MAX_BYTES
-            && Read::by_ref(&mut file)
+        let is_short = metadata.len() <= MAX_BYTES;
+        if is_short
+            && let Err(error) = Read::by_ref(&mut file)
                 .take(MAX_BYTES)
                 .read_to_end(&mut text)
-                .is_ok();
+        {
+            rate.spend(text.len() + FAILED_READING);
+            warn!(file = name, %error, "cannot read an .htaccess file; the request fails");
+            return Some(Arc::new(rules::failed(LookupError::Broken)));
+        }
         rate.spend(text.len());
-        let parsed = match whole {
+        let parsed = match is_short {
             true if has_only_comments(&text) => None,
             true => Some(Arc::new(self.parse(name, &String::from_utf8_lossy(&text)))),
             false => Some(Arc::new(rules::unreadable())),
@@ -284,13 +311,18 @@ impl Htaccess {
         if is_full && !self.forget_unused() {
             let _all = std::mem::take(&mut *self.files());
         }
-        let entry = (content_identity(metadata), parsed.clone());
+        let excess = parsed.as_ref().and_then(|parsed| parsed.excess);
+        let entry = Parsed {
+            content: content_identity(metadata),
+            file: parsed.clone(),
+            retry: (excess == Some(Excess::SiteMemory)).then(|| now + RETRY),
+        };
         // Freed once other threads can look up files again.
         let _replaced = self.files().insert(id(metadata), entry);
         parsed
     }
 
-    fn files(&self) -> MutexGuard<'_, Parsed> {
+    fn files(&self) -> MutexGuard<'_, HashMap<(u64, u64), Parsed>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -331,7 +363,7 @@ impl Htaccess {
         // Freed once other threads can look up files again.
         let unused: Vec<_> = self
             .files()
-            .extract_if(|_, (_, file)| is_unused(file))
+            .extract_if(|_, parsed| is_unused(&parsed.file))
             .collect();
         !unused.is_empty()
     }

@@ -2,13 +2,13 @@
 //! backtracking with limits.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
-use regex::bytes::Regex;
-
+use super::automaton::Automaton;
 use super::cost::{ReadingBudget, Steps};
-use super::pattern_size::{MAX_KEPT_TEXT, MAX_PATTERN, PatternSize};
+pub use super::match_groups::Groups;
+use super::pattern_size::{MAX_PATTERN, PatternSize};
 use super::pcre_syntax;
+use super::run_length::RunLength;
 use super::translate::{BOUNDARY, NO_BOUNDARY, translate};
 
 /// Backtracking steps after which the result is undecided; takes some 100 µs.
@@ -24,11 +24,11 @@ const COMPARED: usize = 1024;
 /// so the time is quadratic: 3 ms at this length.
 const MAX_BACKTRACKED: usize = 2048;
 
+/// The memory of a pattern that is matched by the length of a run.
+const RUN_LENGTH: usize = 4 << 10;
+
 /// The limit of the lazy DFA caches of each part of a pattern that is matched by backtracking.
 const PART_CACHE: usize = 4 << 10;
-
-/// The groups `$0` to `$9`.
-pub type Groups = [Option<Range<usize>>; 10];
 
 #[derive(Debug)]
 pub struct Pattern {
@@ -43,14 +43,15 @@ enum RegexEngine {
     Always {
         whole: bool,
     },
-    Linear(Regex),
+    RunLength(RunLength),
+    Linear(Automaton),
     Backtracking(Box<Backtracking>),
 }
 
 #[derive(Debug)]
 struct Backtracking {
     /// Matches at least what the pattern matches. It rejects most texts in linear time.
-    wider: Option<Regex>,
+    wider: Option<Automaton>,
     /// Works on characters: each byte becomes one, see [`latin`].
     exact: fancy_regex::Regex,
 }
@@ -71,11 +72,18 @@ impl Pattern {
         }
         let pcre = latin(pcre);
         pcre_syntax::check(&pcre)?;
+        if let Some(run) = RunLength::new(&pcre, ignore_case) {
+            charge(budget, RUN_LENGTH)?;
+            return Ok(Pattern {
+                engine: RegexEngine::RunLength(run),
+                expanded: 1,
+            });
+        }
         let size = PatternSize::of(&pcre);
         let (text, backtracks) = translate(&pcre, "\\b", "\\B")?;
         if !backtracks {
             charge(budget, size.linear())?;
-            if let Some(regex) = linear(&text, ignore_case, size) {
+            if let Some(regex) = Automaton::new(&text, ignore_case, size) {
                 return Ok(Pattern {
                     engine: RegexEngine::Linear(regex),
                     expanded: size.expanded,
@@ -93,7 +101,7 @@ impl Pattern {
         let wider = match without_look_around(&text) {
             Some(text) => {
                 charge(budget, size.linear())?;
-                linear(&text, ignore_case, size)
+                Automaton::new(&text, ignore_case, size)
             }
             None => None,
         };
@@ -107,6 +115,10 @@ impl Pattern {
     pub fn is_match(&self, text: &str, steps: &Steps) -> Option<bool> {
         match &self.engine {
             RegexEngine::Always { .. } => Some(true),
+            RegexEngine::RunLength(run) => {
+                let takes = self.takes_linear(text, steps);
+                takes.then(|| run.is_match(text))
+            }
             RegexEngine::Linear(regex) => self.is_linear_match(regex, text, steps),
             RegexEngine::Backtracking(regex) => {
                 if let Some(wider) = &regex.wider
@@ -129,14 +141,13 @@ impl Pattern {
             RegexEngine::Always { whole } => {
                 groups[0] = Some(0..if *whole { text.len() } else { 0 })
             }
+            RegexEngine::RunLength(run) => {
+                return self.takes_linear(text, steps).then(|| run.groups(text))?;
+            }
             RegexEngine::Linear(regex) => {
-                if !self.takes_linear(text, steps) {
-                    return None;
-                }
-                let captures = keeping_little(regex, text).captures(text.as_bytes())?;
-                for (group, found) in groups.iter_mut().zip(captures.iter()) {
-                    *group = found.map(|found| found.range());
-                }
+                return self
+                    .takes_linear(text, steps)
+                    .then(|| regex.groups(text.as_bytes()))?;
             }
             RegexEngine::Backtracking(_)
                 if text.len() > MAX_BACKTRACKED || !takes_backtracking(text, steps) =>
@@ -158,9 +169,9 @@ impl Pattern {
         Some(groups)
     }
 
-    fn is_linear_match(&self, regex: &Regex, text: &str, steps: &Steps) -> Option<bool> {
+    fn is_linear_match(&self, regex: &Automaton, text: &str, steps: &Steps) -> Option<bool> {
         let takes = self.takes_linear(text, steps);
-        takes.then(|| keeping_little(regex, text).is_match(text.as_bytes()))
+        takes.then(|| regex.is_match(text.as_bytes()))
     }
 
     /// Each byte may be compared with the whole pattern.
@@ -173,14 +184,6 @@ fn takes_backtracking(text: &str, steps: &Steps) -> bool {
     steps.take(BACKTRACKED + text.len() * text.len() / MAX_BACKTRACKED)
 }
 
-/// The automaton that searches a text. A search of a long one fills the caches of a copy.
-fn keeping_little<'a>(regex: &'a Regex, text: &str) -> Cow<'a, Regex> {
-    match text.len() > MAX_KEPT_TEXT {
-        true => Cow::Owned(regex.clone()),
-        false => Cow::Borrowed(regex),
-    }
-}
-
 /// Charges what compiling and keeping a pattern takes at most.
 fn charge(budget: &ReadingBudget, bytes: usize) -> Result<(), String> {
     if bytes > MAX_PATTERN {
@@ -190,19 +193,6 @@ fn charge(budget: &ReadingBudget, bytes: usize) -> Result<(), String> {
         ));
     }
     budget.memory(bytes).map_err(|excess| excess.why())
-}
-
-/// None if `regex` does not support the pattern.
-fn linear(text: &str, ignore_case: bool, size: PatternSize) -> Option<Regex> {
-    let regex = regex::bytes::RegexBuilder::new(text)
-        .unicode(false)
-        // Apache does both since 2.4.30.
-        .dot_matches_new_line(true)
-        .case_insensitive(ignore_case)
-        .size_limit(size.automaton())
-        .dfa_size_limit(size.cache())
-        .build();
-    regex.ok()
 }
 
 fn backtracking(text: &str, size: PatternSize) -> Result<fancy_regex::Regex, String> {

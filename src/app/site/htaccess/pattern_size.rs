@@ -13,8 +13,9 @@ const MAX_BACKTRACKED: usize = 4 << 10;
 /// texts is freed at once.
 pub(super) const MAX_KEPT_TEXT: usize = 512;
 
-/// The bytes that an automaton takes for each byte of an expanded pattern.
-const STATE: usize = 64;
+/// The bytes that compiling takes for each byte of an expanded pattern. A letter without case takes
+/// 80.
+const STATE: usize = 96;
 
 /// The memory of a pattern in addition to its automata.
 const OVERHEAD: usize = 8 << 10;
@@ -120,14 +121,18 @@ impl PatternSize {
         cache.min(MAX_CACHE)
     }
 
-    /// The memory of the pattern and what one thread keeps for it, if it is matched in linear time.
+    /// The memory of the pattern and the caches that are kept for it, if it is matched in linear
+    /// time.
     pub(super) fn linear(&self) -> usize {
+        // A thread may need them for a long text, and frees them.
+        if self.slots() > MAX_PATTERN {
+            return self.slots();
+        }
         let all = [
             OVERHEAD,
             self.automaton().saturating_mul(2),
             self.cache() * 2,
             self.searched(MAX_KEPT_TEXT, MAX_VISITED),
-            self.one_pass(),
         ];
         all.into_iter().fold(0, usize::saturating_add)
     }
@@ -152,10 +157,14 @@ impl PatternSize {
     fn searched(&self, longest_text: usize, max_visited: usize) -> usize {
         let visited = (self.expanded.saturating_mul(2)).saturating_mul(longest_text) / 8;
         let slots = match visited > MAX_VISITED {
-            true => (self.expanded.saturating_mul(64)).saturating_mul(self.groups + 1),
+            true => self.slots(),
             false => 0,
         };
         visited.min(max_visited).saturating_add(slots)
+    }
+
+    fn slots(&self) -> usize {
+        (self.expanded.saturating_mul(64)).saturating_mul(self.groups + 1)
     }
 
     fn one_pass(&self) -> usize {
@@ -237,6 +246,7 @@ mod tests {
         }
         let bots = format!("^.*({}).*$", ["SomeBadBot"; 900].join("|"));
         assert!(PatternSize::of(&bots).linear() < MAX_PATTERN);
+        assert!(PatternSize::of(&"(a)".repeat(500)).linear() > MAX_PATTERN);
         for pattern in [
             "(?=(?:a{99}){300})",
             "(a{99}){9999}",

@@ -74,11 +74,12 @@ async fn file_that_is_read_slowly_makes_no_other_request_wait() {
     let fast = || answer(site.clone(), "/fast/a.txt");
     assert!(matches!(fast().await.0, Resolution::File(_)));
     let disk = htaccess
+        .site
         .reading
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     let gone = tokio::spawn(answer(site.clone(), "/slow/a.txt"));
-    while htaccess.turn.try_lock().is_ok() {
+    while htaccess.site.turn.try_lock().is_ok() {
         tokio::task::yield_now().await;
     }
     let requests: Vec<_> = ["/slow/a.txt", "/slow/", "/slow/below/a.txt"]
@@ -90,7 +91,10 @@ async fn file_that_is_read_slowly_makes_no_other_request_wait() {
     for _ in 0..100 {
         assert!(matches!(fast().await, (Resolution::File(_), false)));
     }
-    assert!(htaccess.turn.try_lock().is_err(), "another thread may read");
+    assert!(
+        htaccess.site.turn.try_lock().is_err(),
+        "another thread may read"
+    );
     assert!(requests.iter().all(|request| !request.is_finished()));
     drop(disk);
     for request in requests {
@@ -104,7 +108,7 @@ async fn file_that_is_read_slowly_makes_no_other_request_wait() {
 #[tokio::test(start_paused = true)]
 async fn request_waits_for_half_a_minute_at_most() {
     let (_dir, site) = site(&[("slow", CLOSED)]);
-    let turn = site.htaccess.as_ref().unwrap().turn.clone();
+    let turn = site.htaccess.as_ref().unwrap().site.turn.clone();
     let _another = turn.lock_owned().await;
     let began = tokio::time::Instant::now();
     let (found, _) = answer(site, "/slow/a.txt").await;

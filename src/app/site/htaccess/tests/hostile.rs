@@ -147,8 +147,15 @@ fn usual_lists_are_far_from_the_limits() {
     );
     let file = read(&text);
     assert!(!file.is_broken, "{:?}", file.problems);
-    let long = format!("RewriteRule ({}) - [F]", ["SomeBadBot"; 900].join("|"));
-    assert_eq!(read(&long).problems, []);
+    let bots = ["SomeBadBot"; 900].join("|");
+    for long in [
+        format!("RewriteRule ({bots}) - [F]"),
+        format!("RewriteRule ({bots}) - [NC,F]"),
+        format!("RedirectMatch 403 (?i)({bots})"),
+        format!("SetEnvIfNoCase User-Agent ^({bots}) bad"),
+    ] {
+        assert_eq!(read(&long).problems, []);
+    }
 }
 
 #[test]
@@ -176,7 +183,7 @@ fn problems_are_limited_in_number_and_length() {
 #[test]
 fn lists_beyond_the_memory_of_the_site_deny() {
     let (_dir, mut site) = site_of_two();
-    site.htaccess.as_mut().unwrap().memory = SiteMemory::new(1 << 20);
+    limit(&mut site, SiteMemory::new(1 << 20));
     assert!(matches!(site.resolve("/a/x.txt"), Resolution::File(_)));
     assert!(matches!(
         site.resolve("/b/x.txt"),
@@ -266,7 +273,10 @@ fn file_is_read_once_for_many_threads() {
 #[test]
 fn site_whose_files_take_too_long_to_read_waits() {
     let (_dir, mut site) = site_of_two();
-    site.htaccess.as_mut().unwrap().reading = Mutex::new(ReadingRate::new(1000));
+    site.htaccess = Some(Htaccess::new(Arc::new(SiteFiles {
+        reading: Mutex::new(ReadingRate::new(1000)),
+        ..SiteFiles::default()
+    })));
     let now = Instant::now();
     let find = |path: &str, after: u64| {
         let now = now + Duration::from_millis(after);
@@ -277,4 +287,21 @@ fn site_whose_files_take_too_long_to_read_waits() {
     // It has been read already.
     assert!(matches!(find("/a/x.txt", 0), Resolution::File(_)));
     assert!(matches!(find("/b/x.txt", 1000), Resolution::File(_)));
+}
+
+#[test]
+fn document_trees_of_a_site_share_its_limits() {
+    let (dir, mut site) = site_of_two();
+    limit(&mut site, SiteMemory::new(1 << 20));
+    let open = |name: &str| Site::open(&dir.path().join(name), &Settings::default(), None);
+    let [a, b] = ["a", "b"].map(|name| open(name).unwrap().of_site(&site));
+    assert!(matches!(a.resolve("/x.txt"), Resolution::File(_)));
+    assert!(matches!(
+        b.resolve("/x.txt"),
+        Resolution::Denied(Denial::BrokenHtaccess)
+    ));
+    // The file has been read already.
+    assert!(matches!(site.resolve("/a/x.txt"), Resolution::File(_)));
+    let other = open("b").unwrap();
+    assert!(matches!(other.resolve("/x.txt"), Resolution::File(_)));
 }
