@@ -15,7 +15,7 @@ pub(super) struct Automaton {
     regex: Regex,
     /// For one search at a time. Searches on other threads meanwhile have caches of their own, and
     /// free them.
-    kept: Mutex<Option<Cache>>,
+    kept: Mutex<Option<Box<Cache>>>,
 }
 
 impl Automaton {
@@ -74,7 +74,9 @@ impl Automaton {
             Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) | Ok(_) => None,
         };
         match kept {
-            Some(mut kept) => search(kept.get_or_insert_with(|| self.regex.create_cache())),
+            Some(mut kept) => {
+                search(kept.get_or_insert_with(|| Box::new(self.regex.create_cache())))
+            }
             None => search(&mut self.regex.create_cache()),
         }
     }
