@@ -5,6 +5,7 @@ pub mod certificates;
 pub mod engines;
 pub mod executable;
 pub mod function_url;
+pub mod gate;
 pub mod order;
 pub mod php;
 pub mod preload;
