@@ -6,6 +6,7 @@ pub mod empty_root;
 pub mod engines;
 pub mod executable;
 pub mod function_url;
+pub mod gate;
 pub mod order;
 pub mod php;
 pub mod preload;

@@ -9,6 +9,9 @@ use crate::common::Surus;
 const SCRIPT: &str = r#"<?php
 function answer() {
     usleep((int) ($_GET['sleep'] ?? 0) * 1000);
+    while (isset($_GET['gate']) && !file_exists($_GET['gate'])) {
+        usleep(5000);
+    }
     if (isset($_GET['crash'])) {
         posix_kill(getmypid(), 9);
     }
@@ -28,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(200);
 
 struct Scaled {
     surus: Surus,
-    _site: tempfile::TempDir,
+    site: tempfile::TempDir,
 }
 
 impl Scaled {
@@ -37,13 +40,14 @@ impl Scaled {
         std::fs::set_permissions(site.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let configuration = format!(
             "[engine]\nname = '{engine}'\nscript = 'index.php'\nmin_workers = 1\n\
-             max_workers = {MAX}\nspare_workers = 0\nqueue_timeout = '60s'\n"
+             max_workers = {MAX}\nspare_workers = 0\nqueue_timeout = '10m'\n\
+             queue_interval = '10m'\n"
         );
         std::fs::write(site.path().join("surus.toml"), configuration).unwrap();
         std::fs::write(site.path().join("index.php"), SCRIPT).unwrap();
         Scaled {
             surus: Surus::serve(site.path(), &[]),
-            _site: site,
+            site,
         }
     }
 
@@ -78,10 +82,23 @@ impl Scaled {
         }
     }
 
+    /// Reloads the full pool while each worker of both generations has a request.
+    fn reload(&self) {
+        let gate = self.site.path().join("gate");
+        let requests = self.send(2 * MAX, &format!("gate={}", gate.display()));
+        self.wait_for(MAX);
+        self.surus.signal("HUP");
+        self.surus.wait_for_log(|log| log.contains("reloaded"));
+        let status = self.status();
+        assert_eq!(count(&status), MAX, "{status}");
+        std::fs::write(gate, "").unwrap();
+        assert_answered(requests);
+    }
+
     fn status(&self) -> serde_json::Value {
         let output = Command::new(env!("CARGO_BIN_EXE_surus"))
             .args(["status", "--json"])
-            .arg(self._site.path())
+            .arg(self.site.path())
             .output()
             .unwrap();
         serde_json::from_slice(&output.stdout).unwrap_or_default()
@@ -115,17 +132,15 @@ fn assert_answered(requests: Vec<Child>) {
 }
 
 #[test]
-fn pool_grows_under_load_and_shrinks_at_rest_without_a_lost_request() {
+fn grown_pool_loses_no_request_by_a_crash_or_reload_and_keeps_its_size() {
     for engine in ["classic", "rewind", "worker", "fork"] {
         println!("{engine}");
         let pool = Scaled::start(engine);
         pool.wait_for(1);
         pool.fill();
-        // A worker that is killed is replaced, and a reload loses nothing.
         pool.send(1, "crash=1").remove(0).wait().unwrap();
         pool.fill();
-        pool.surus.signal("HUP");
-        pool.surus.wait_for_log(|log| log.contains("reloaded"));
+        pool.reload();
         pool.get(12, "sleep=100");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::Surus;
 use crate::memory_group::MemoryGroup;
 use crate::processes::kill_the_template;
-use crate::site::{Site, app, is_root, kill, until};
+use crate::site::{PATIENT, Site, app, is_root, kill, until};
 
 /// Each request runs the file that it names.
 pub const BOOT: &str = "surus_serve(function () {
@@ -34,12 +34,12 @@ pub fn boot_in(
 ) -> Result<Site, String> {
     let script = dir.path().join("boot.php");
     std::fs::write(&script, format!("<?php {boot}")).unwrap();
-    let mut settings = vec![
+    let own = [
         ("SURUS_ENGINE_NAME", engine),
         ("SURUS_ENGINE_SCRIPT", script.to_str().unwrap()),
         ("SURUS_ENGINE_BOOT_TIMEOUT", "25s"),
     ];
-    settings.extend_from_slice(env);
+    let settings = [&PATIENT, &own[..], env].concat();
     let surus = Surus::spawn(dir.path(), args, &settings)?;
     Ok(Site { surus, dir })
 }

@@ -4,10 +4,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::common::Surus;
-use crate::site::{Site, Tmpfs, app, ask, children, descriptors, is_root, metrics, request, until};
+use crate::site::{
+    READ_TIMEOUT, Site, Tmpfs, app, children, descriptors, is_root, metrics, request, until,
+};
 
 /// Sends `bytes`, waits, and disconnects.
 fn leave(site: &Site, bytes: &[u8], wait: Duration) {
@@ -104,12 +107,19 @@ fn clients_that_disconnect_early_are_counted() {
     let admin = place.path().join("admin.sock");
     let listen = format!("unix:{}", admin.display());
     let site = Site::start(&["--workers", "1"], &[("SURUS_ADMIN_LISTEN", &listen)]);
-    let sleeps = request("GET", "/nap.php?ms=300", "");
-    leave(&site, sleeps.as_bytes(), Duration::from_millis(100));
+    let began = site.dir.path().join("writable/began");
+    let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+    let path = format!("/gate.php?began={}", began.display());
+    stream
+        .write_all(request("GET", &path, "").as_bytes())
+        .unwrap();
+    until("it has begun", || began.exists());
+    drop(stream);
     until("it is counted", || {
         metrics(&admin)
             .contains("surus_requests_total{engine=\"classic\",outcome=\"client_closed\"} 1")
     });
+    site.open_gate();
 }
 
 /// A request is not lost through a failure that it has not caused, even if it cannot be repeated.
@@ -149,9 +159,7 @@ fn nothing_grows_over_ten_thousand_requests() {
                 let address = address.clone();
                 std::thread::spawn(move || {
                     let mut stream = TcpStream::connect(&address).unwrap();
-                    stream
-                        .set_read_timeout(Some(Duration::from_secs(30)))
-                        .unwrap();
+                    stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
                     for n in 0..requests / 4 {
                         let body = "b".repeat(if n % 100 == thread { 100_000 } else { n % 50 });
                         let request = format!(
@@ -179,19 +187,30 @@ fn nothing_grows_over_ten_thousand_requests() {
         counts
     };
     run(200);
-    until("the connections are closed", || {
-        ask(&address, request("GET", "/hello.php", "").as_bytes()).is_ok()
-    });
-    std::thread::sleep(Duration::from_millis(100));
-    let before = count();
+    // A worker keeps a descriptor from its first request on, and Surus may be about to close
+    // connections.
+    let mut before = count();
+    let mut equal = 0;
+    for _ in 0..200 {
+        run(40);
+        let now = count();
+        equal = if now == before { equal + 1 } else { 0 };
+        before = now;
+        if equal == 5 {
+            break;
+        }
+    }
+    assert_eq!(equal, 5, "{before:?}");
     run(10_000);
     // One crash and one reload, for what they leave behind.
     site.get("/segfault.php");
     site.surus.signal("HUP");
     site.surus.wait_for_log(|log| log.contains("reloaded"));
+    until("the old master process has ended", || {
+        children(site.surus.pid()).len() == 1
+    });
     let mut after = Vec::new();
     for _ in 0..200 {
-        // Every worker must have served a request: it keeps a descriptor from then on.
         run(40);
         after = count();
         if after == before {
@@ -277,31 +296,28 @@ fn emfile_is_reported_as_503_not_403() {
 #[test]
 fn full_queue_returns_503_with_retry_after() {
     let site = Site::start(&["--workers", "1"], &[("SURUS_ENGINE_MAX_QUEUE", "1")]);
-    let slow = site.begun("/nap.php?ms=2000");
-    let waiting: Vec<_> = (0..24)
-        .map(|_| {
-            let mut stream = TcpStream::connect(&site.surus.address).unwrap();
-            write!(
-                stream,
-                "GET /hello.php HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
-            )
-            .unwrap();
-            stream
-        })
-        .collect();
-    let answers = waiting.into_iter().map(|mut stream| {
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text.to_lowercase()
-    });
-    let (refused, served): (Vec<_>, Vec<_>) =
-        answers.partition(|answer| answer.starts_with("http/1.1 503 "));
-    assert!(!refused.is_empty() && !served.is_empty());
-    for answer in refused {
-        assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
+    let slow = site.begun("/gate.php");
+    let (answered, answers) = mpsc::channel();
+    for _ in 0..24 {
+        let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+        let asked = request("GET", "/hello.php", "");
+        stream.write_all(asked.as_bytes()).unwrap();
+        let answered = answered.clone();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            answered.send(text.to_lowercase())
+        });
     }
-    for answer in served {
-        assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    let next = || answers.recv_timeout(READ_TIMEOUT).expect("an answer");
+    // One waits.
+    for _ in 0..23 {
+        let refused = next();
+        assert!(refused.starts_with("http/1.1 503 "), "{refused}");
+        assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
     }
+    site.open_gate();
+    let served = next();
+    assert!(served.starts_with("http/1.1 200 "), "{served}");
     assert_eq!(slow.join().unwrap().unwrap().status, 200);
 }

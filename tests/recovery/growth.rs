@@ -1,8 +1,10 @@
 //! Tests that pools which grow with the load keep within the memory of their control group.
 
+use std::time::Duration;
+
 use crate::common::Surus;
 use crate::memory_group::MemoryGroup;
-use crate::site::{Site, app};
+use crate::site::{PATIENT, Site, app};
 
 /// Waits, then holds memory for a while.
 const HOLD: &str = "<?php ini_set('memory_limit', -1); usleep((int) $_GET['late'] * 1000);
@@ -16,20 +18,26 @@ fn start(group: &MemoryGroup, most: &str) -> Site {
         ("SURUS_ENGINE_NAME", "classic"),
         ("SURUS_ENGINE_MIN_WORKERS", "1"),
         ("SURUS_ENGINE_MAX_WORKERS", most),
-        ("SURUS_ENGINE_QUEUE_TIMEOUT", "5m"),
         ("SURUS_HTTP_REQUEST_TIMEOUT", "5m"),
     ];
+    let settings = [&PATIENT, &settings[..]].concat();
     let surus = Surus::spawn_by(group.surus(), dir.path(), &[], &settings);
     let surus = surus.unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
     Site { surus, dir }
 }
 
-/// The statuses of requests that are sent at once.
-fn hold(site: &Site, count: usize, query: &str) -> Vec<u16> {
+/// The statuses of requests that are sent at once, and the most workers meanwhile: a pool at rest
+/// soon has fewer.
+fn hold(site: &Site, count: usize, query: &str) -> (Vec<u16>, usize) {
     let path = format!("/hold.php?{query}");
     let all: Vec<_> = (0..count).map(|_| site.begin(&path)).collect();
+    let mut most = 0;
+    while !all.iter().all(|it| it.is_finished()) {
+        most = most.max(site.workers().len());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let answers = all.into_iter().map(|it| it.join().unwrap().unwrap());
-    answers.map(|answer| answer.status).collect()
+    (answers.map(|answer| answer.status).collect(), most)
 }
 
 #[test]
@@ -39,12 +47,11 @@ fn growing_pool_keeps_within_memory() {
         return;
     };
     let site = start(&group, "24");
-    let statuses = hold(&site, 40, "late=0&mib=100&ms=1000");
+    let (statuses, workers) = hold(&site, 40, "late=0&mib=100&ms=1000");
     let log = site.surus.log();
     assert_eq!(statuses, [200; 40], "{log}");
     assert_eq!(group.oom_kills(), 0, "{log}");
     assert!(log.contains("memory is short for more workers"), "{log}");
-    let workers = site.workers().len();
     assert!((3..=7).contains(&workers), "{workers} workers\n{log}");
 }
 
@@ -56,7 +63,7 @@ fn pool_whose_workers_the_kernel_kills_becomes_smaller() {
     };
     let site = start(&group, "24");
     // Their memory cannot be foreseen.
-    let statuses = hold(&site, 12, "late=1500&mib=250&ms=4000");
+    let (statuses, _) = hold(&site, 12, "late=1500&mib=250&ms=4000");
     assert!(statuses.contains(&502), "{statuses:?}");
     assert!(group.oom_kills() > 0);
     site.surus

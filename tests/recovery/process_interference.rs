@@ -220,10 +220,7 @@ fn requests_of_workers_that_take_nothing_go_to_the_next_generation() {
     std::fs::write(dir.path().join("tools.php"), format!("<?php {TOOLS}")).unwrap();
     let code = "require_once __DIR__ . '/tools.php'; count_me(); echo $_GET['n'];";
     std::fs::write(dir.path().join("counted.php"), format!("<?php {code}")).unwrap();
-    let env = [
-        ("SURUS_PHP_FFI__ENABLE", "true"),
-        ("SURUS_ENGINE_QUEUE_TIMEOUT", "60s"),
-    ];
+    let env = [("SURUS_PHP_FFI__ENABLE", "true")];
     let site = boot_in(dir, "worker", &boot, &["--workers", "4"], &env)
         .unwrap_or_else(|log| panic!("{log}"));
     let (template, before) = (site.template(), site.workers());

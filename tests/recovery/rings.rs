@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::booted::{BOOT, try_booted};
-use crate::site::{Site, kill, until};
+use crate::site::{READ_TIMEOUT, Site, kill, request, until};
 
 /// Sends requests on one connection until `done`; calls `seen` with each status, None for a
 /// truncated response, and whether the body is the requested one. The lengths alternate between
@@ -27,8 +27,7 @@ fn ask_repeatedly(
         }
         let mut stream = connection.take().unwrap_or_else(|| {
             let stream = TcpStream::connect(&site.surus.address).unwrap();
-            let limit = Some(Duration::from_secs(20));
-            stream.set_read_timeout(limit).unwrap();
+            stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
             BufReader::new(stream)
         });
         let key = format!("{client}-{n}");
@@ -59,8 +58,12 @@ struct Whole {
 
 /// One request and its response.
 fn answer(connection: &mut BufReader<TcpStream>, asked: &str) -> io::Result<Whole> {
-    let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
     connection.get_mut().write_all(asked.as_bytes())?;
+    read_answer(connection)
+}
+
+fn read_answer(connection: &mut BufReader<TcpStream>) -> io::Result<Whole> {
+    let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if connection.read_line(&mut head)? == 0 {
@@ -230,24 +233,16 @@ fn request_goes_to_an_idle_worker_when_one_exists() {
         site.get("/hello.php");
     }
     until("all are replaced", || site.workers().len() == 3);
-    let hold = "<?php
-        touch($_GET['began']);
-        while (!file_exists(__DIR__.'/go')) {
-            usleep(5000);
-            clearstatcache();
-        }
-        echo 'rested';";
-    std::fs::write(site.dir.path().join("hold.php"), hold).unwrap();
-    let busy = [site.begun("/hold.php"), site.begun("/hold.php")];
+    let busy = [site.begun("/gate.php"), site.begun("/gate.php")];
     for _ in 0..20 {
         let many: Vec<_> = (0..6).map(|_| site.begin("/hello.php")).collect();
         for one in many {
             assert_eq!(one.join().unwrap().unwrap().body, "hello");
         }
     }
-    std::fs::write(site.dir.path().join("go"), "").unwrap();
-    for nap in busy {
-        assert_eq!(nap.join().unwrap().unwrap().body, "rested");
+    site.open_gate();
+    for one in busy {
+        assert_eq!(one.join().unwrap().unwrap().body, "rested");
     }
 }
 
@@ -357,8 +352,7 @@ fn is_cpu_wanted() -> bool {
 
 fn connect(site: &Site) -> BufReader<TcpStream> {
     let stream = TcpStream::connect(&site.surus.address).unwrap();
-    let limit = Some(Duration::from_secs(40));
-    stream.set_read_timeout(limit).unwrap();
+    stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     BufReader::new(stream)
 }
 
@@ -371,15 +365,16 @@ fn hello(connection: &mut BufReader<TcpStream>) {
 #[test]
 fn responses_of_a_successor_are_read_if_its_predecessor_was_never_seen() {
     let site = Site::start(&["--workers", "1"], &[]);
-    let nap = site.begun("/nap.php?ms=300");
+    let first = site.workers();
+    let held = site.begun("/gate.php");
     let dying: Vec<_> = (0..6).map(|_| site.begin("/die.php")).collect();
     std::thread::sleep(Duration::from_millis(100));
-    let first = site.workers();
     kill(site.surus.front(), "STOP");
+    site.open_gate();
     until("a successor has exited", || site.workers() != first);
     std::thread::sleep(Duration::from_secs(1));
     kill(site.surus.front(), "CONT");
-    assert_eq!(nap.join().unwrap().unwrap().body, "rested");
+    assert_eq!(held.join().unwrap().unwrap().body, "rested");
     for one in dying {
         assert_eq!(one.join().unwrap().unwrap().status, 502);
     }
@@ -400,13 +395,19 @@ fn reload_and_shutdown_under_load_lose_no_request() {
     });
     assert_eq!(failed, 0, "of {right}");
     // Requests in the ring when the shutdown begins are served.
-    let last: Vec<_> = (0..40)
-        .map(|n| site.begin(&format!("/echo.php?n={n}&us=20000")))
-        .collect();
+    let send = |n| {
+        let mut connection = connect(&site);
+        let path = format!("/echo.php?n={n}&us=20000");
+        let asked = request("GET", &path, "");
+        connection.get_mut().write_all(asked.as_bytes()).unwrap();
+        connection
+    };
+    let last: Vec<_> = (0..40).map(send).collect();
     std::thread::sleep(Duration::from_millis(100));
     kill(site.surus.pid(), "TERM");
-    for (n, one) in last.into_iter().enumerate() {
-        assert_eq!(one.join().unwrap().unwrap().body, n.to_string());
+    for (n, mut connection) in last.into_iter().enumerate() {
+        let answer = read_answer(&mut connection).unwrap();
+        assert_eq!(answer.body, n.to_string().as_bytes());
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::booted::{BOOT, boot_in};
-use crate::site::{Answer, Site, app, ask, kill, lives, metrics, request, until};
+use crate::site::{Answer, PATIENT, Site, app, ask, kill, lives, metrics, request, until};
 
 /// Functions for the scripts below.
 pub const TOOLS: &str = r#"
@@ -83,13 +83,13 @@ pub fn site(engine: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> Site 
         0)); echo $_GET['n'];";
     std::fs::write(dir.path().join("counted.php"), format!("<?php {counted}")).unwrap();
     let admin = format!("unix:{}", dir.path().join("admin.sock").display());
-    let mut settings = vec![
+    let own = [
         ("SURUS_PHP_FFI__ENABLE", "true"),
         // The functions above count on four places for workers.
         ("SURUS_ENGINE_SPARE_WORKERS", "0"),
         ("SURUS_ADMIN_LISTEN", &admin[..]),
     ];
-    settings.extend_from_slice(env);
+    let settings = [&PATIENT, &own[..], env].concat();
     let args = ["--workers", "4"];
     if engine == "classic" {
         let surus = crate::common::Surus::spawn(dir.path(), &args, &settings)
@@ -307,9 +307,12 @@ fn worker_that_hides_its_request_is_killed_after_its_deadline() {
         ];
         let site = site(engine, &[("lie.php", code)], &limits);
         // On a busy machine, it may not begin by its deadline.
-        let lie = (0..20).find_map(|_| site.try_begun("/lie.php?").ok());
+        let mut before = Vec::new();
+        let lie = (0..20).find_map(|_| {
+            before = site.workers();
+            site.try_begun("/lie.php?").ok()
+        });
         let lie = lie.expect("it begins");
-        let before = site.workers();
         let status = lie.join().unwrap().unwrap().status;
         assert!([502, 504].contains(&status), "{engine}: {status}");
         // Those that are suspected with it are killed only while they run nothing.

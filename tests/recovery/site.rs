@@ -7,10 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::Surus;
+use crate::common::gate::until_there;
 
 pub struct Site {
     pub surus: Surus,
@@ -75,6 +76,18 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
+/// A busy machine rejects no request, except where a test wants that.
+pub const PATIENT: [(&str, &str); 2] = [
+    ("SURUS_ENGINE_QUEUE_TIMEOUT", "10m"),
+    ("SURUS_ENGINE_QUEUE_INTERVAL", "10m"),
+];
+
+/// How long a client waits for bytes of a response.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The file that the script `gate.php` waits for.
+const GATE: &str = "gate";
+
 /// A directory with the files above, readable by the workers' user, and a writable directory in it.
 pub fn app() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -82,6 +95,11 @@ pub fn app() -> tempfile::TempDir {
     for (name, code) in FILES {
         std::fs::write(dir.path().join(name), format!("<?php {code}")).unwrap();
     }
+    let gate = format!(
+        "<?php touch($_GET['began'] ?? '/dev/null'); {} echo 'rested';",
+        until_there(&dir.path().join(GATE))
+    );
+    std::fs::write(dir.path().join("gate.php"), gate).unwrap();
     let writable = dir.path().join("writable");
     std::fs::create_dir(&writable).unwrap();
     std::fs::set_permissions(&writable, std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -91,7 +109,8 @@ pub fn app() -> tempfile::TempDir {
 impl Site {
     pub fn start(args: &[&str], env: &[(&str, &str)]) -> Site {
         let dir = app();
-        let surus = Surus::spawn(dir.path(), args, env)
+        let env = [&PATIENT, env].concat();
+        let surus = Surus::spawn(dir.path(), args, &env)
             .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
         Site { surus, dir }
     }
@@ -111,6 +130,11 @@ impl Site {
                 return answer;
             }
         }
+    }
+
+    /// Lets all requests for `gate.php` end.
+    pub fn open_gate(&self) {
+        std::fs::write(self.dir.path().join(GATE), "").unwrap();
     }
 
     pub fn ask(&self, request: &str) -> std::io::Result<Answer> {
@@ -165,15 +189,20 @@ impl Site {
     /// Sends requests from `threads` threads until the load is stopped.
     pub fn load(&self, threads: usize, path: &str) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicUsize::new(0));
         let threads = (0..threads)
             .map(|n| {
-                let (stop, address) = (stop.clone(), self.surus.address.clone());
+                let (stop, answered) = (stop.clone(), answered.clone());
+                let address = self.surus.address.clone();
                 let request = request(if n % 2 == 0 { "GET" } else { "POST" }, path, "");
                 std::thread::spawn(move || {
                     let mut answers = Vec::new();
                     while !stop.load(Ordering::Relaxed) {
                         match ask(&address, request.as_bytes()) {
-                            Ok(answer) => answers.push(Some(answer.status)),
+                            Ok(answer) => {
+                                answers.push(Some(answer.status));
+                                answered.fetch_add(1, Ordering::Relaxed);
+                            }
                             // It was not accepted.
                             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                                 std::thread::sleep(Duration::from_millis(2));
@@ -185,16 +214,28 @@ impl Site {
                 })
             })
             .collect();
-        Load { stop, threads }
+        Load {
+            stop,
+            answered,
+            threads,
+        }
     }
 }
 
 pub struct Load {
     stop: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
     threads: Vec<std::thread::JoinHandle<Vec<Option<u16>>>>,
 }
 
 impl Load {
+    /// Waits until so many requests have been answered.
+    pub fn wait_for(&self, answers: usize) {
+        until("requests are answered", || {
+            self.answered.load(Ordering::Relaxed) >= answers
+        });
+    }
+
     /// The statuses of all responses; None for a connection that ended without one.
     pub fn stop(mut self) -> Vec<Option<u16>> {
         self.stop.store(true, Ordering::Relaxed);
@@ -228,7 +269,7 @@ pub fn request(method: &str, path: &str, body: &str) -> String {
 /// Sends `request`, which must ask for the connection to be closed, on a new connection.
 pub fn ask(address: &str, request: &[u8]) -> std::io::Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(40)))?;
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
     // A rejection may come before everything is sent.
     let sent = stream.write_all(request);
     let mut bytes = Vec::new();

@@ -49,22 +49,26 @@ fn front_end_that_cannot_change_its_user_stops_the_start() {
         return;
     }
     let dir = app();
-    let began = Instant::now();
-    let output = Command::new("setpriv")
-        .args(["--bounding-set=-setuid,-setgid", "--"])
-        .arg(env!("CARGO_BIN_EXE_surus"))
-        .arg("serve")
-        .arg(dir.path())
-        .args(["--listen", "127.0.0.1:0", "--workers", "2"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(began.elapsed() < Duration::from_secs(20), "{text}");
-    assert!(
-        text.contains("root lacks CAP_SETGID and CAP_SETUID"),
-        "{text}"
-    );
+    let stops_before_a_timeout = || {
+        let began = Instant::now();
+        let output = Command::new("setpriv")
+            .args(["--bounding-set=-setuid,-setgid", "--"])
+            .arg(env!("CARGO_BIN_EXE_surus"))
+            .arg("serve")
+            .arg(dir.path())
+            .args(["--listen", "127.0.0.1:0", "--workers", "2"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(
+            text.contains("root lacks CAP_SETGID and CAP_SETUID"),
+            "{text}"
+        );
+        began.elapsed() < Duration::from_secs(20)
+    };
+    // A busy machine may take longer, but not every time.
+    assert!((0..3).any(|_| stops_before_a_timeout()));
 }
 
 #[test]
@@ -100,18 +104,14 @@ fn hanging_boot_ends_with_surus() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let began = Instant::now();
-    while !std::fs::read_to_string(&pid_file).is_ok_and(|pid| !pid.is_empty())
-        && began.elapsed() < Duration::from_secs(20)
-    {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut pid = String::new();
+    until("PHP has begun to start", || {
+        pid = std::fs::read_to_string(&pid_file).unwrap_or_default();
+        !pid.is_empty()
+    });
     surus.kill().unwrap();
     surus.wait().unwrap();
-    let pid = std::fs::read_to_string(&pid_file)
-        .expect("PHP began to start")
-        .parse()
-        .unwrap();
+    let pid = pid.parse().unwrap();
     until("PHP has ended", || !lives(pid));
 }
 

@@ -9,6 +9,7 @@ use http_body::Body as _;
 use surus::event::{Body, Failure};
 
 use super::subject::{bytes, time};
+use crate::common::gate::until_there;
 
 const OCTETS: &str = "application/octet-stream";
 
@@ -105,8 +106,7 @@ engine_contract! {
 
     fn flushed_output_arrives_before_the_script_ends(engine) {
         let gate = engine.writable().join("gate");
-        let code = format!("echo 'first'; flush(); while (!file_exists('{}')) {{ clearstatcache(); \
-            usleep(5000); }} echo 'last';", gate.display());
+        let code = format!("echo 'first'; flush(); {} echo 'last';", until_there(&gate));
         let response = engine.send(engine.php(&code)).await.unwrap();
         let mut body = response.into_body();
         assert_eq!(next(&mut body).await.unwrap().unwrap(), "first");

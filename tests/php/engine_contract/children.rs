@@ -2,8 +2,8 @@
 
 use surus::event::Failure;
 
-use super::queue::until_there;
 use super::subject::{lives, until};
+use crate::common::gate::until_there;
 
 /// How a child may exit, with the exit status that PHP gives it.
 const ENDS: [(&str, &str); 6] = [
@@ -162,7 +162,7 @@ engine_contract! {
                          $record = pack('CCnnCC', 1, 6, $id, strlen($text), 0, 0) . $text;
                          $libc->write($fd, $record, strlen($record));
                      }}
-                 }} sleep(5); echo 'done';",
+                 }} sleep(60); echo 'done';",
             ));
             let gate = engine.writable().join(format!("gate{}", before.len()));
             let code = format!("{} echo 'own';", until_there(&gate));

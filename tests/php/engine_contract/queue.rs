@@ -1,6 +1,5 @@
 //! Tests queueing, rejecting, recycling and draining.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,14 +7,7 @@ use surus::event::Failure;
 use surus::observe::status::WorkerState;
 
 use super::subject::{lives, time, until};
-
-/// PHP code that runs until the file exists.
-pub fn until_there(file: &Path) -> String {
-    format!(
-        "while (!file_exists('{}')) {{ usleep(5000); }}",
-        file.display()
-    )
-}
+use crate::common::gate::until_there;
 
 engine_contract! {
     fn full_queue_rejects_immediately(engine) {
@@ -115,6 +107,8 @@ engine_contract! {
                 match engine.answer(ask).await {
                     Ok(answer) => assert_eq!(answer.text(), "rested"),
                     Err(Failure::TimedOut) => over += 1,
+                    // As below.
+                    Err(Failure::WorkerCrashed(_)) => {}
                     Err(other) => panic!("{other:?}"),
                 }
             }
@@ -187,8 +181,7 @@ engine_contract! {
         let pids = engine.pids().await;
         let starter = engine.starter(&pids);
         let go = engine.writable().join("go");
-        let until_go = format!("while (!file_exists('{}')) usleep(1000);", go.display());
-        let running = engine.occupy(2, &format!("{until_go} echo 'ran';")).await;
+        let running = engine.occupy(2, &format!("{} echo 'ran';", until_there(&go))).await;
         let mut waiting = Vec::new();
         for _ in 0..6 {
             waiting.push(engine.start(engine.php("usleep(50000); echo 'waited';")).await);

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::queue::until_there;
 use super::subject::{kill, lives, parent, until};
+use crate::common::gate::until_there;
 
 engine_contract! {
     fn reload_under_load_loses_no_request(engine) {
@@ -65,9 +65,7 @@ engine_contract! {
     fn request_running_during_a_reload_ends_in_the_old_generation(engine) {
         let engine = engine.workers(4);
         let go = engine.writable().join("reloaded");
-        let wait = format!("while (!file_exists('{}')) {{ usleep(5000); clearstatcache(); \
-            }}", go.display());
-        let running = engine.occupy(2, &format!("{wait} echo getmypid();")).await;
+        let running = engine.occupy(2, &format!("{} echo getmypid();", until_there(&go))).await;
         let before = engine.pids().await;
         engine.pool().await.reload().await.unwrap();
         let after: u32 = engine.text("echo getmypid();").await.parse().unwrap();
