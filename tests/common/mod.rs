@@ -7,7 +7,9 @@ pub mod executable;
 pub mod function_url;
 pub mod order;
 pub mod php;
+pub mod ports;
 pub mod preload;
+pub mod threads;
 pub mod tree;
 
 use std::io::{BufRead, BufReader, Read};
