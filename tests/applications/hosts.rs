@@ -1,7 +1,7 @@
 //! Apache, nginx and Surus with one document root; the first two with one php-fpm.
 
 use std::fmt::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::case::Case;
 use crate::common::Surus;
 use crate::common::php::minor;
+use crate::common::ports::free_address;
 
 pub struct Hosts {
     pub apache: String,
@@ -113,11 +114,6 @@ fn spawn(program: &str, args: &[&str], log: &Path, is_up: impl Fn() -> bool) -> 
         std::thread::sleep(Duration::from_millis(20));
     }
     Server(server)
-}
-
-fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
 }
 
 fn fpm(home: &Path) -> Server {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::blog::{database, install, run, site};
 use super::client::{Answer, Client};
 use super::examples::{laravel, symfony};
-use super::wordpress::host;
 use crate::common::Surus;
+use crate::common::ports::free_address;
 
 const LOOKS: &str = "opcache.revalidate_freq=1";
 
@@ -85,7 +85,7 @@ add_action('wp_head', fn () => print \"<meta name='elephants' content='$elephant
 fn activated_wordpress_plugin_and_its_option_are_seen() {
     let database = database();
     let site = site(&database, "", "").write("wp-content/plugins/elephants.php", PLUGIN);
-    let host = host();
+    let host = free_address();
     install(&site.www(), &host);
     for engine in ["rewind", "fork", "standby"] {
         let args = ["--engine", engine, "--listen", &host, "-d", LOOKS];

@@ -1,8 +1,5 @@
 //! Tests WordPress on MariaDB.
 
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
 use regex::Regex;
 use serde_json::json;
 
@@ -12,6 +9,7 @@ use super::client::{Answer, Client, Upload};
 use super::database::Database;
 use super::site::{Site, example, framework};
 use crate::common::Surus;
+use crate::common::ports::free_address;
 
 /// The example, with `classic` selected by a request header.
 pub fn both(database: &Database) -> Site {
@@ -19,20 +17,6 @@ pub fn both(database: &Database) -> Site {
     let classic = "\n[[route]]\nprefix = \"/\"\nheader = \"x-classic\"\nengine = \"classic\"\n";
     let proxy = "\n[http]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
     site(database, "wordpress/", "").write("surus.toml", &format!("{config}{classic}{proxy}"))
-}
-
-/// A free address, which WordPress must know before its server starts. Linux gives its port to no
-/// connection and to no socket without a port meanwhile (`ip_local_port_range`).
-pub fn host() -> String {
-    static TRIED: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let tried = TRIED.fetch_add(1, Relaxed);
-        let port = 20_000 + (std::process::id() + tried * 101) % 10_000;
-        let address = format!("127.0.0.1:{port}");
-        if TcpListener::bind(&address).is_ok() {
-            return address;
-        }
-    }
 }
 
 /// Requests a page twice from the booted engine, because the first request must leave nothing
@@ -70,7 +54,7 @@ pub fn same(reader: &Client, engine: &str, path: &str, headers: &[(&str, &str)])
 fn booted_wordpress_answers_like_classic() {
     let database = database();
     let site = both(&database);
-    let host = host();
+    let host = free_address();
     install(&site.www().join("wordpress"), &host);
     publish(&database);
     for engine in ["rewind", "fork", "standby"] {
@@ -98,7 +82,7 @@ fn one_word_boots(version: &str) {
     let files = framework(version).with_file_name("wordpress");
     let route = "[[route]]\nprefix = \"/\"\nheader = \"x-classic\"\nengine = \"classic\"\n";
     let site = site_of(&files, &database, "", "").write("surus.toml", route);
-    let host = host();
+    let host = free_address();
     install(&site.www(), &host);
     publish(&database);
     let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);

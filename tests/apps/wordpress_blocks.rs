@@ -3,7 +3,8 @@
 
 use super::blog::{database, install, run};
 use super::client::Client;
-use super::wordpress::{both, host, same};
+use super::wordpress::{both, same};
+use crate::common::ports::free_address;
 
 /// Everything that WordPress registers on `init` for content, and the styles of the theme.
 const REGISTERED: &str = r#"<?php
@@ -47,7 +48,7 @@ fn booted_wordpress_renders_blocks_like_classic() {
     let database = database();
     let site = both(&database);
     let root = site.www().join("wordpress");
-    let host = host();
+    let host = free_address();
     install(&root, &host);
     run(
         &root,

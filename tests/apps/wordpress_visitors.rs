@@ -2,7 +2,8 @@
 
 use super::blog::{database, install};
 use super::client::Client;
-use super::wordpress::{both, host, same};
+use super::wordpress::{both, same};
+use crate::common::ports::free_address;
 
 /// Asks before the boot has ended, and shows what WordPress answers to a request.
 const ASKS: &str = r#"<?php
@@ -28,7 +29,7 @@ fn visitors_of_a_booted_wordpress_are_known_although_plugins_have_asked_in_the_b
     let database = database();
     let site = both(&database);
     let root = site.www().join("wordpress");
-    let host = host();
+    let host = free_address();
     install(&root, &host);
     let plugins = root.join("wp-content/mu-plugins");
     std::fs::create_dir_all(&plugins).unwrap();

@@ -220,17 +220,24 @@ fn reload_reopens_the_directories_of_routes() {
     assert_eq!(get(), "two");
 }
 
+/// The address of the admin listener.
+fn admin_address(serving: &Surus) -> String {
+    let find = |log: &str| {
+        let (_, rest) = log.split_once("admin listener address=\"http://")?;
+        Some(rest.split_once('"')?.0.to_string())
+    };
+    serving.wait_for_log(|log| find(log).is_some());
+    find(&serving.log()).unwrap()
+}
+
 /// Its connections need descriptors that the site's clients need, too.
 #[test]
 fn admin_connections_beyond_the_limit_wait() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let text = address.to_string();
-    let env = [("SURUS_ADMIN_LISTEN", text.as_str())];
-    let _serving = Surus::spawn(project.path(), &["--workers", "1"], &env).unwrap();
-    let connect = || std::net::TcpStream::connect(address).unwrap();
+    let env = [("SURUS_ADMIN_LISTEN", "127.0.0.1:0")];
+    let serving = Surus::spawn(project.path(), &["--workers", "1"], &env).unwrap();
+    let address = admin_address(&serving);
+    let connect = || std::net::TcpStream::connect(&address).unwrap();
     let mut idle: Vec<_> = (0..64).map(|_| connect()).collect();
     let mut waiting = connect();
     let request = b"GET /-/ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -252,12 +259,10 @@ fn admin_connections_beyond_the_limit_wait() {
 fn admin_listener_may_be_tcp() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
     let directory = project.path().to_str().unwrap();
-    // A port that was free a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let env = [("SURUS_ADMIN_LISTEN", "127.0.0.1:0")];
+    let serving = Surus::spawn(project.path(), &["--workers", "1"], &env).unwrap();
+    let address = admin_address(&serving);
     let env = [("SURUS_ADMIN_LISTEN", address.as_str())];
-    let _serving = Surus::spawn(project.path(), &["--workers", "1"], &env).unwrap();
     says(
         &surus(&["status", directory], &env).stdout,
         &["classic: PHP 8.", "generation 1"],

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::common::ports::free_address;
+
 /// A server on a free port that answers every path with `200`, and `/missing` with `404`.
 pub(super) fn server() -> String {
     answering(|_| ())
@@ -161,9 +163,7 @@ fn unexpected_status_fails_and_names_the_actual_one() {
 
 #[test]
 fn port_without_a_server_fails() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    drop(listener);
+    let url = format!("http://{}/", free_address());
     let output = bench(&[&url, "-n", "3", "-c", "1"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(

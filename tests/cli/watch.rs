@@ -85,8 +85,11 @@ impl User {
         surus
     }
 
+    /// Replaces a file at once: a boot must not read a part of it.
     fn put(&self, name: &str, text: &str) {
-        std::fs::write(self.project.path().join(name), text).unwrap();
+        let new = self.path("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, self.project.path().join(name)).unwrap();
     }
 }
 

@@ -9,7 +9,9 @@ pub mod function_url;
 pub mod gate;
 pub mod order;
 pub mod php;
+pub mod ports;
 pub mod preload;
+pub mod threads;
 pub mod tree;
 
 use std::io::{BufRead, BufReader, Read};

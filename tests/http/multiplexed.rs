@@ -65,9 +65,17 @@ async fn slow_script_does_not_time_out_its_stream() {
 async fn idle_http_2_connection_gets_goaway() {
     let dir = site();
     let surus = serve(dir.path(), &[("keep_alive_timeout", "500ms")]);
-    let (mut requests, connection) = connect(&surus).await;
-    let ended = tokio::spawn(connection);
-    let response = requests.send_request(get(&surus, "/")).await.unwrap();
+    // The server ends a connection whose request arrives too late.
+    let mut attempts = 0;
+    let (_requests, ended, response) = loop {
+        let (mut requests, connection) = connect(&surus).await;
+        let ended = tokio::spawn(connection);
+        match requests.send_request(get(&surus, "/")).await {
+            Ok(response) => break (requests, ended, response),
+            Err(error) => assert!(attempts < 100, "{error}"),
+        }
+        attempts += 1;
+    };
     assert_eq!(response.status(), 200);
     response.into_body().collect().await.unwrap();
     // Ended by GOAWAY and not only by the end of the socket: that is no error.
@@ -84,8 +92,11 @@ async fn draining_finishes_streams_and_sends_goaway() {
     let surus = serve(dir.path(), &[]);
     let (mut requests, connection) = connect(&surus).await;
     let ended = tokio::spawn(connection);
-    let (_idle, idle_connection) = connect(&surus).await;
+    let (mut idle, idle_connection) = connect(&surus).await;
     let idle_ended = tokio::spawn(idle_connection);
+    // Otherwise the server may not know yet that it speaks HTTP/2.
+    let response = idle.send_request(get(&surus, "/")).await.unwrap();
+    response.into_body().collect().await.unwrap();
     let response = requests.send_request(get(&surus, "/?sleep=1500"));
     let response = tokio::spawn(response);
     let surus = {
@@ -289,14 +300,19 @@ async fn narrow(
     surus: &Surus,
     window: u32,
 ) -> (h2::client::SendRequest<Bytes>, tokio::task::JoinHandle<()>) {
-    let stream = tokio::net::TcpStream::connect(&surus.address).await;
-    let (requests, connection) = h2::client::Builder::new()
-        .initial_window_size(window)
-        .handshake(stream.unwrap())
-        .await
-        .unwrap();
+    try_narrow(surus, window).await.unwrap()
+}
+
+async fn try_narrow(
+    surus: &Surus,
+    window: u32,
+) -> Result<(h2::client::SendRequest<Bytes>, tokio::task::JoinHandle<()>), h2::Error> {
+    let stream = TcpStream::connect(&surus.address).await.unwrap();
+    let mut client = h2::client::Builder::new();
+    let client = client.initial_window_size(window).handshake(stream);
+    let (requests, connection) = client.await?;
     let connection = tokio::spawn(async move { drop(connection.await) });
-    (requests.ready().await.unwrap(), connection)
+    Ok((requests.ready().await?, connection))
 }
 
 fn ask(requests: &mut h2::client::SendRequest<Bytes>, path: &str) -> h2::client::ResponseFuture {
@@ -312,8 +328,17 @@ async fn slowly_reading_http_2_client_is_not_idle() {
     let dir = site();
     std::fs::write(dir.path().join("long.txt"), [b'x'; 60_000]).unwrap();
     let surus = serve(dir.path(), &[("keep_alive_timeout", "300ms")]);
-    let (mut requests, _connection) = narrow(&surus, 20_000).await;
-    let mut body = ask(&mut requests, "/long.txt").await.unwrap().into_body();
+    // The server ends a connection whose request arrives too late.
+    let mut attempts = 0;
+    let (_requests, mut body) = loop {
+        if let Ok((mut requests, _)) = try_narrow(&surus, 20_000).await
+            && let Ok(response) = ask(&mut requests, "/long.txt").await
+        {
+            break (requests, response.into_body());
+        }
+        attempts += 1;
+        assert!(attempts < 100, "no response");
+    };
     let mut length = 0;
     while let Some(piece) = body.data().await {
         let piece = piece.expect("what was promised comes");

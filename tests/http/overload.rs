@@ -87,10 +87,13 @@ fn rejected_requests_share_one_log_line() {
     let mut busy = Wire::connect(&surus);
     busy.send(GET);
     surus.wait_for_log(|log| log.contains("begun"));
+    let began = Instant::now();
     for _ in 0..20 {
         assert_eq!(Wire::connect(&surus).ask(GET).unwrap().status, 503);
     }
     open(dir.path());
     assert_eq!(busy.answer().unwrap().status, 200);
-    assert!(surus.log().matches("request failed").count() <= 2);
+    let lines = surus.log().matches("request failed").count() as u64;
+    // One every 10 seconds.
+    assert!(lines <= 1 + began.elapsed().as_secs() / 10, "{lines}");
 }

@@ -126,7 +126,7 @@ fn half_closed_client_counts_as_closed() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
-    wire.send("GET /?sleep=2000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    wire.send("GET /?until=go HTTP/1.1\r\nHost: a\r\n\r\n");
     surus.wait_for_log(|log| log.contains("begun"));
     wire.close_sending();
     assert_eq!(
@@ -135,4 +135,5 @@ fn half_closed_client_counts_as_closed() {
         "nginx with php-fpm does the same: 499"
     );
     surus.wait_for_log(|log| log.contains(" 499 "));
+    std::fs::write(dir.path().join("go"), "").unwrap();
 }

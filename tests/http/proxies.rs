@@ -87,13 +87,13 @@ fn proxy_on_a_unix_socket_is_trusted_if_configured() {
     }
 }
 
+const BEHIND_A_BALANCER: [(&str, &str); 2] = [
+    ("proxy_protocol", "true"),
+    ("trusted_proxies", "127.0.0.0/8"),
+];
+
 fn behind_a_balancer(dir: &Path) -> Surus {
-    let settings = [
-        ("proxy_protocol", "true"),
-        ("trusted_proxies", "127.0.0.0/8"),
-        ("header_timeout", "1s"),
-    ];
-    serve(dir, &settings)
+    serve(dir, &BEHIND_A_BALANCER)
 }
 
 fn version_2(tls: bool) -> Vec<u8> {
@@ -155,7 +155,8 @@ fn proxy_protocol_header_in_pieces_counts_for_the_whole_connection() {
 #[test]
 fn connection_with_an_invalid_proxy_protocol_header_is_closed() {
     let dir = site();
-    let surus = behind_a_balancer(dir.path());
+    let timeout = [("header_timeout", "1s")];
+    let surus = serve(dir.path(), &[&BEHIND_A_BALANCER[..], &timeout].concat());
     for wrong in [
         &b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..],
         b"PROXY TCP4 192.0.2.1 198.51.100.2 4711 99999\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",

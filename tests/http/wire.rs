@@ -9,7 +9,8 @@ use rustls::{ClientConnection, StreamOwned};
 
 use crate::common::Surus;
 
-/// Prints the request as JSON; `?status=`, `?mib=` and `?drip=` choose the response.
+/// Prints the request as JSON; `?status=`, `?mib=` and `?drip=` choose the response. `?until=`
+/// names a file that it waits for.
 const INDEX: &str = r#"<?php
 $query = $_GET;
 http_response_code((int) ($query['status'] ?? 200));
@@ -30,6 +31,7 @@ if (isset($query['drip'])) {
     exit;
 }
 if (isset($query['until'])) {
+    error_log('begun');
     while (!file_exists(__DIR__.'/'.$query['until'])) {
         usleep(1000);
         clearstatcache();
@@ -131,6 +133,18 @@ impl Wire {
         Wire::over(stream)
     }
 
+    /// A connection that has had one response, to GET. A server whose `keep_alive_timeout` is short
+    /// may close a connection before its first request arrives, so others are tried.
+    pub fn answered(surus: &Surus) -> Wire {
+        let answered = (0..100).find_map(|_| {
+            let mut wire = Wire::connect(surus);
+            let answer = wire.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n")?;
+            assert_eq!(answer.status, 200);
+            Some(wire)
+        });
+        answered.expect("a response")
+    }
+
     pub fn over(stream: impl Stream + 'static) -> Wire {
         Wire {
             stream: Box::new(stream),
@@ -204,6 +218,15 @@ impl Wire {
     /// Waits for the first bytes of a response without reading them.
     pub fn begins(&mut self) {
         assert!(self.more() > 0);
+    }
+
+    /// Whether bytes of the other end, or its end, can be read at once. Not for TLS.
+    pub fn can_read(&self) -> bool {
+        let socket = self.stream.socket();
+        socket.set_nonblocking(true).unwrap();
+        let found = socket.peek(&mut [0]);
+        socket.set_nonblocking(false).unwrap();
+        !matches!(found, Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Everything until the other end closes; panics if it does not.

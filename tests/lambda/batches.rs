@@ -68,6 +68,8 @@ impl Workers {
         let settings = engines::Settings {
             workers: Some(count),
             spare_workers: 0,
+            queue_timeout: Time::seconds(600),
+            queue_interval: Time::seconds(600),
             surus_php: std::env::var_os("SURUS_ENGINE_SURUS_PHP").map(Into::into),
             ..engines::Settings::default()
         };

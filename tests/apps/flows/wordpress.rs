@@ -7,9 +7,9 @@ use super::play::play;
 use super::script::Script;
 use super::{SEED, same};
 use crate::blog::{self, database, install, site_of};
+use crate::common::ports::free_address;
 use crate::database::Database;
 use crate::site::framework;
-use crate::wordpress::host;
 
 /// Comments follow each other faster than WordPress permits.
 const PLUGIN: &str = "<?php add_filter('wp_is_comment_flood', '__return_false', 99);";
@@ -33,7 +33,7 @@ fn wordpress_7_flow_gets_answers_of_php_fpm() {
     let database = database();
     let files = framework("wordpress7").with_file_name("wordpress");
     let site = site_of(&files, &database, "", "").write("wp-content/mu-plugins/flow.php", PLUGIN);
-    let host = host();
+    let host = free_address();
     install(&site.www(), &host);
     blog::run(&site.www(), CONTENT);
     let dump = site.tmp().join("dump.sql");

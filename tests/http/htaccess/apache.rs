@@ -1,12 +1,13 @@
 //! Starts Debian's Apache with mod_php and `AllowOverride All`.
 
 use std::fmt::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::site::Site;
+use crate::common::ports::free_address;
 
 pub struct Apache {
     child: Child,
@@ -71,10 +72,7 @@ impl Apache {
              KeepAlive Off\n\
              DirectoryIndex index.php index.html\n",
         );
-        let ports: [u16; 2] = [(); 2]
-            .map(|()| TcpListener::bind("127.0.0.1:0").unwrap())
-            .map(|listener| listener.local_addr().unwrap().port());
-        let [by_type, by_handler] = ports.map(|port| format!("127.0.0.1:{port}"));
+        let [by_type, by_handler] = [(); 2].map(|()| free_address());
         for (address, way) in [(&by_type, "AddType"), (&by_handler, "AddHandler")] {
             writeln!(conf, "Listen {address}").unwrap();
             for site in sites {

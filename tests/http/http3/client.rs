@@ -62,7 +62,11 @@ pub async fn quic(secure: &Secure, config: rustls::ClientConfig) -> Connected {
 pub async fn quic_at(address: SocketAddr, mut config: rustls::ClientConfig) -> Connected {
     config.alpn_protocols = vec![b"h3".to_vec()];
     let crypto = Arc::new(QuicClientConfig::try_from(config).unwrap());
-    let config = quinn::ClientConfig::new(crypto);
+    let mut config = quinn::ClientConfig::new(crypto);
+    // Only the server ends a connection whose other end is silent.
+    let mut transport = quinn::TransportConfig::default();
+    transport.max_idle_timeout(None);
+    config.transport_config(Arc::new(transport));
     let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
     let connecting = endpoint.connect_with(config, address, "localhost");
     let connection = tokio::time::timeout(PATIENCE, connecting.unwrap());

@@ -18,12 +18,20 @@ fn open(dir: &Path, host: &str) {
     std::fs::write(dir.join(host), "").unwrap();
 }
 
-/// Sends a request that keeps the only worker of a site busy.
+/// Sends a request that keeps the only worker of a site busy. Surus refuses it if no worker takes
+/// it within the site's `queue_timeout`, so it is sent again until its script begins.
 fn occupy(server: &Surus, host: &str) -> Wire {
-    let mut wire = Wire::connect(server);
-    wire.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-    server.wait_for_log(|log| log.contains(&format!("begun {host}")));
-    wire
+    let begun = format!("begun {host}");
+    for _ in 0..100 {
+        let mut wire = Wire::connect(server);
+        wire.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        server.wait_for_log(|log| wire.can_read() || log.contains(&begun));
+        if server.log().contains(&begun) {
+            return wire;
+        }
+        assert_eq!(wire.answer().unwrap().status, 503, "{host}");
+    }
+    panic!("no request begins: {}", server.log());
 }
 
 #[test]

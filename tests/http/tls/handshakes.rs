@@ -102,8 +102,15 @@ fn malformed_handshakes_are_rejected_with_an_alert() {
 
 #[test]
 fn half_a_handshake_is_timed_out_and_delays_no_other() {
+    // On a busy machine the other handshake may be timed out, too.
+    let is_answered = ["2s", "10s", "50s"].into_iter().any(half_handshakes);
+    assert!(is_answered);
+}
+
+/// Whether a request on another connection is answered meanwhile.
+fn half_handshakes(timeout: &str) -> bool {
     let dir = site();
-    let secure = serve(dir.path(), &[("SURUS_TLS_HANDSHAKE_TIMEOUT", "5s")]);
+    let secure = serve(dir.path(), &[("SURUS_TLS_HANDSHAKE_TIMEOUT", timeout)]);
     let mut half = hello(&mut secure.client());
     half.truncate(half.len() / 2);
     let mut slow: Vec<_> = [&half[..], b"", b"\x16"]
@@ -117,12 +124,16 @@ fn half_a_handshake_is_timed_out_and_delays_no_other() {
     let mut socket = secure.socket();
     socket.write_all(&hello(&mut secure.client())).unwrap();
     slow.push(socket);
-    assert_eq!(secure.connect().ask(GET).unwrap().status, 200);
+    let Some(answer) = secure.connect().ask(GET) else {
+        return false;
+    };
+    assert_eq!(answer.status, 200);
     for mut socket in slow {
         // Closed, or reset: the client of the last one has sent nothing wrong.
         let _ = socket.read_to_end(&mut Vec::new());
     }
     assert_eq!(failures(&secure, dir.path(), "timeout"), 4);
+    true
 }
 
 #[test]

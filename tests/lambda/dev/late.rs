@@ -86,11 +86,17 @@ fn frameworks_thaw_hook_runs_before_the_first_event() {
         });
         let visitor = Client::new(&format!("http://{}", function.service(HttpService::Url)));
         let thawed = || read(&site.www().join(file));
-        assert_eq!(visitor.get("/api/hello").status, 200, "{}", function.log());
-        assert_eq!(thawed(), "");
+        // On a busy machine, the function may stand still for as long as in a freeze.
+        let is_not_frozen = (0..20).any(|_| {
+            let before = thawed();
+            assert_eq!(visitor.get("/api/hello").status, 200, "{}", function.log());
+            thawed() == before
+        });
+        assert!(is_not_frozen, "{file}");
+        let before = thawed();
         std::thread::sleep(Duration::from_millis(3500));
         visitor.get("/api/hello").ok();
-        assert_eq!(thawed(), "x", "{file}");
+        assert_eq!(thawed(), before + "x", "{file}");
     }
 }
 

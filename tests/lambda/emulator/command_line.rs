@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::common::executable::write_executable;
 
@@ -154,34 +154,77 @@ fn invalid_arguments_are_reported_before_the_start() {
     }
 }
 
+/// `surus lambda dev`, and the URL at which it answers.
+struct Dev(Child, String);
+
+impl Dev {
+    fn start(mut surus: Command) -> Dev {
+        let mut child = surus
+            .args(["--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let listening = lines.next().unwrap().unwrap();
+        let url = listening.strip_prefix("listening on ").unwrap().to_string();
+        Dev(child, url)
+    }
+
+    /// Ends it, and returns what it has written to stderr.
+    fn end(self) -> String {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+        let output = self.0.wait_with_output().unwrap();
+        let log = text(&output.stderr);
+        assert!(output.status.success(), "{log}");
+        log
+    }
+}
+
 #[test]
 fn dev_answers_requests_until_sigterm() {
     let project = project("{}");
-    let mut child = surus(
-        project.path(),
-        &["dev", "--listen", "127.0.0.1:0", "--service", "http"],
-    )
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let listening = lines.next().unwrap().unwrap();
-    let url = listening.strip_prefix("listening on ").unwrap().to_string();
+    let dev = Dev::start(surus(project.path(), &["dev", "--service", "http"]));
+    let url = &dev.1;
     for number in 0..3 {
         let mut said = ureq::get(&format!("{url}/path?n={number}")).call().unwrap();
         let answer: serde_json::Value = said.body_mut().read_json().unwrap();
         assert_eq!(answer["payload"]["rawPath"], "/path");
         assert_eq!(answer["payload"]["rawQueryString"], format!("n={number}"));
     }
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(
-        text(&output.stderr).matches("REPORT RequestId: ").count(),
-        3
-    );
+    assert_eq!(dev.end().matches("REPORT RequestId: ").count(), 3);
+}
+
+#[test]
+fn dev_of_a_rest_api_passes_bodies_on_as_text_without_binary_media_types() {
+    let project = tempfile::tempdir().unwrap();
+    // PHP may run as another user.
+    std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = r"<?php
+        header('Content-Type: image/png');
+        header('X-Received: '.bin2hex(file_get_contents('php://input')));
+        echo hex2bin('ff00');";
+    std::fs::write(project.path().join("index.php"), script).unwrap();
+    let all = ["--binary-media-types", "*/*"];
+    for (types, received, answered) in [
+        (&[][..], "efbfbd41", &b"/wA="[..]),
+        (&all, "ff41", b"\xff\0"),
+    ] {
+        let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"));
+        surus.args(["lambda", "dev", "--service", "rest", "--unlimited"]);
+        surus.args(types).current_dir(project.path());
+        let dev = Dev::start(surus);
+        let mut said = ureq::post(&dev.1).send(&b"\xffA"[..]).unwrap();
+        assert_eq!(said.headers()["x-received"], received, "{types:?}");
+        assert_eq!(
+            said.body_mut().read_to_vec().unwrap(),
+            answered,
+            "{types:?}"
+        );
+        let log = dev.end();
+        assert!(log.contains("the REST API passes it on as base64"), "{log}");
+    }
 }
 
 #[test]

@@ -185,9 +185,22 @@ async fn extension_without_events_gets_shutdown_only() {
 
 #[tokio::test]
 async fn extension_not_ready_at_the_deadline_resets_the_environment() {
+    // On a busy machine, the processes of the second event may start too late to register.
+    let mut registered = 0;
+    for seconds in [2, 8, 25] {
+        registered = registered_until(seconds).await;
+        if registered == 2 {
+            break;
+        }
+    }
+    assert_eq!(registered, 2, "a new environment for each event");
+}
+
+/// How often an extension registers that holds two events until their deadline.
+async fn registered_until(seconds: u64) -> usize {
     let extensions = Extensions::new(&["late"]);
     let mut function = function("echo");
-    function.timeout = Duration::from_secs(2);
+    function.timeout = Duration::from_secs(seconds);
     extensions.add_to(&mut function, json!({"holds": 600}));
     let emulator = Emulator::start(function).await.unwrap();
     for _ in 0..2 {
@@ -196,17 +209,17 @@ async fn extension_not_ready_at_the_deadline_resets_the_environment() {
             .unwrap();
         assert_eq!(invocation.report.status, EventStatus::Timeout);
         assert!(invocation.report.is_reset);
-        assert!(invocation.report.duration >= Duration::from_secs(2));
+        assert!(invocation.report.duration >= Duration::from_secs(seconds));
         let log = invocation.log.join("\n");
-        assert!(log.contains("Task timed out after 2.00 seconds"), "{log}");
+        let timed_out = format!("Task timed out after {seconds}.00 seconds");
+        assert!(log.contains(&timed_out), "{log}");
     }
     emulator.stop().await;
-    // A new environment for each event.
     let notes = extensions.notes();
     let registered = notes
         .iter()
         .filter(|note| note.what["registered"].is_object());
-    assert_eq!(registered.count(), 2);
+    registered.count()
 }
 
 #[tokio::test]

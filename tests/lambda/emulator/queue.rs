@@ -85,6 +85,13 @@ impl Queue {
         });
     }
 
+    /// Ends the visibility timeouts of all messages.
+    pub fn show(&self) {
+        for message in &mut self.0.lock().unwrap().messages {
+            message.hidden_until = None;
+        }
+    }
+
     /// The bodies of the remaining messages.
     pub fn left(&self) -> Vec<String> {
         let inner = self.0.lock().unwrap();

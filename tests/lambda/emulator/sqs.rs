@@ -13,8 +13,8 @@ use surus::emulator::sqs::{Mapping, Poller};
 use super::fake::{Fake, LONG, attached};
 use super::queue::Queue;
 
-/// Longer than a batch takes on a busy machine; failures return after it.
-const IN_TIME: Duration = Duration::from_secs(5);
+/// A visibility timeout that no batch reaches.
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn mapping(queue: &Queue) -> Mapping {
     Mapping {
@@ -69,14 +69,19 @@ fn consume(runtime: Fake) -> Batches {
 
 #[tokio::test]
 async fn successes_are_deleted_and_failures_reach_the_dead_letter_queue() {
-    let (emulator, runtime) = attached(|f| f.timeout = IN_TIME).await;
+    let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     let batches = consume(runtime);
-    let queue = Queue::start(false, IN_TIME).await;
+    let queue = Queue::start(false, HOUR).await;
     for body in ["one", "bad", "three"] {
         queue.send(body, None);
     }
     let poller = poll(&emulator, mapping(&queue)).await;
-    until(|| queue.dead() == ["bad"]).await;
+    // The poller receives no message before it is done with the last batch.
+    until(|| {
+        queue.show();
+        queue.dead() == ["bad"]
+    })
+    .await;
     poller.abort();
     assert!(queue.left().is_empty());
     let batches = batches.lock().unwrap();
@@ -85,9 +90,9 @@ async fn successes_are_deleted_and_failures_reach_the_dead_letter_queue() {
 
 #[tokio::test]
 async fn batch_without_failure_reports_succeeds_as_a_whole() {
-    let (emulator, runtime) = attached(|f| f.timeout = IN_TIME).await;
+    let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     consume(runtime);
-    let queue = Queue::start(false, Duration::from_secs(30)).await;
+    let queue = Queue::start(false, HOUR).await;
     queue.send("one", None);
     queue.send("bad", None);
     let whole = Mapping {
@@ -102,26 +107,31 @@ async fn batch_without_failure_reports_succeeds_as_a_whole() {
 
 #[tokio::test]
 async fn function_error_fails_the_batch() {
-    let (emulator, mut runtime) = attached(|f| f.timeout = IN_TIME).await;
+    let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     tokio::spawn(async move {
         loop {
             let event = runtime.next().await;
             runtime.fail(event.id(), &[], "{}").await;
         }
     });
-    let queue = Queue::start(false, IN_TIME).await;
+    let queue = Queue::start(false, HOUR).await;
     queue.send("one", None);
     queue.send("two", None);
     let poller = poll(&emulator, mapping(&queue)).await;
-    until(|| queue.dead() == ["one", "two"]).await;
+    // The poller receives no message before it is done with the last batch.
+    until(|| {
+        queue.show();
+        queue.dead() == ["one", "two"]
+    })
+    .await;
     poller.abort();
 }
 
 #[tokio::test]
 async fn fifo_groups_keep_their_order() {
-    let (emulator, runtime) = attached(|f| f.timeout = IN_TIME).await;
+    let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     let batches = consume(runtime);
-    let queue = Queue::start(true, Duration::from_secs(30)).await;
+    let queue = Queue::start(true, HOUR).await;
     for number in 0..30 {
         let group = format!("g{}", number % 3);
         queue.send(&format!("{group} {number:02}"), Some(&group));
@@ -145,9 +155,9 @@ async fn fifo_groups_keep_their_order() {
 
 #[tokio::test]
 async fn batching_window_joins_several_calls() {
-    let (emulator, runtime) = attached(|f| f.timeout = IN_TIME).await;
+    let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     let batches = consume(runtime);
-    let queue = Queue::start(false, Duration::from_secs(30)).await;
+    let queue = Queue::start(false, HOUR).await;
     for number in 0..25 {
         queue.send(&number.to_string(), None);
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::api::{Api, Call, Event};
+use crate::common::threads::all_sleep;
 use crate::common::tree;
 
 /// How often to look for something, every 5 ms: longer than any test needs on a busy machine.
@@ -182,6 +183,11 @@ impl Function {
             std::thread::sleep(Duration::from_millis(5));
         }
         panic!("the function does not exit:\n{}", self.log());
+    }
+
+    /// Whether all its processes wait for something other than a CPU.
+    pub fn sleeps(&self) -> bool {
+        all_sleep(self.pid()) && self.descendants().into_iter().all(all_sleep)
     }
 
     /// All its descendant processes.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +20,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::super::site::installed;
+use crate::common::ports::free_port;
 
 /// The script of the package without its wrapper, which wants a user of its own.
 const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
@@ -111,9 +112,7 @@ impl Broker {
         installed(SERVER, "rabbitmq-server");
         let directory = TempDir::with_prefix("surus-rabbit-").unwrap();
         fs::write(directory.path().join("plugins"), "[].").unwrap();
-        // Held together, so that they differ.
-        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let ports = free.map(|free| free.local_addr().unwrap().port());
+        let ports = [(); 3].map(|()| free_port());
         let config = format!(
             "listeners.tcp.1 = 127.0.0.1:{}\nvm_memory_high_watermark.relative = 0.9\n\
              disk_free_limit.absolute = 1MB\n",

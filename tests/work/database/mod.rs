@@ -7,7 +7,6 @@ mod full_disk;
 pub use client::Client;
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,6 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::site::{ids_of, installed, is_root};
+use crate::common::ports::free_port;
 
 /// Where the tables of a test are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,9 +86,7 @@ impl Server {
         install(kind, directory.path());
         // Another process may take the port before the server does.
         for _ in 0..10 {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = free.local_addr().unwrap().port();
-            drop(free);
+            let port = free_port();
             let mut child = spawn(kind, port, directory.path());
             if is_up(kind, &mut child, port) {
                 return Server {

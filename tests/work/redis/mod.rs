@@ -5,7 +5,6 @@ mod laravel;
 mod plain;
 mod shutdowns_and_crashes;
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use tempfile::TempDir;
 
 use super::plain::Plain;
 use super::site::installed;
+use crate::common::ports::free_port;
 
 /// A server on a free port, which keeps all that it has acknowledged. Dropping it kills it.
 pub struct Redis {
@@ -27,9 +27,7 @@ impl Redis {
     pub fn start() -> Redis {
         // Another process may take the port before the server does.
         for _ in 0..10 {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = free.local_addr().unwrap().port();
-            drop(free);
+            let port = free_port();
             let directory = TempDir::with_prefix("surus-redis-").unwrap();
             let mut child = spawn(port, &directory);
             if is_up(&mut child, port) {

@@ -186,8 +186,3 @@ fn wait_for_attempt(acme: &Acme, place: &Place, result: &str) {
         metrics.contains(&counts(result, 1)) && metrics.contains(&counts(other, 0))
     });
 }
-
-fn closed_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}

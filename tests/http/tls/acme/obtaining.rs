@@ -6,8 +6,9 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::pebble::{Behaviour, Pebble};
-use super::{OBTAINED, Place, closed_port, file_name, wait_for_attempt};
+use super::{OBTAINED, Place, file_name, wait_for_attempt};
 use crate::common::Surus;
+use crate::common::ports::free_address;
 
 #[test]
 fn domain_is_served_without_tls_until_it_has_a_certificate() {
@@ -109,7 +110,7 @@ fn failed_validation_is_reported_with_the_reason_and_not_repeated_at_once() {
     let (pebble, place) = (Pebble::start(&Behaviour::default()), Place::new());
     let acme = place.serve(&pebble, &["--domain", "a.example"], &[]);
     // No server listens there: the listener is dropped.
-    pebble.http.open(&format!("127.0.0.1:{}", closed_port()));
+    pebble.http.open(&free_address());
     acme.wait_for(1, "next_attempt_in_minutes");
     let log = acme.surus().log();
     assert!(
@@ -142,7 +143,7 @@ fn reload_of_a_changed_application_asks_no_authority() {
     let args = ["--domain", "a.example", "--engine", "worker"];
     let args = [&args[..], &["-d", "opcache.revalidate_freq=1"]].concat();
     let acme = place.serve(&pebble, &args, &[]);
-    pebble.http.open(&format!("127.0.0.1:{}", closed_port()));
+    pebble.http.open(&free_address());
     acme.wait_for(1, "next_attempt_in_minutes");
     acme.surus().wait_for_log(|log| {
         assert_eq!(acme.get("a.example").0, 200);
@@ -164,7 +165,7 @@ fn reload_of_a_changed_application_asks_no_authority() {
 #[test]
 fn next_authority_issues_if_the_first_one_is_down() {
     let (pebble, place) = (Pebble::start(&Behaviour::default()), Place::new());
-    let down = format!("https://127.0.0.1:{}/dir", closed_port());
+    let down = format!("https://{}/dir", free_address());
     let both = format!("{down},{}", pebble.url);
     let env = [("SURUS_ACME_AUTHORITIES", &*both)];
     let acme = place.serve(&pebble, &["--domain", "a.example"], &env);

@@ -14,6 +14,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::common::certificates::Authority;
+use crate::common::ports::free_port;
 
 /// A running Pebble.
 pub struct Pebble {
@@ -151,8 +152,7 @@ impl Drop for Pebble {
 }
 
 fn free_ports() -> [u16; 2] {
-    let both = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    both.map(|listener| listener.local_addr().unwrap().port())
+    [(); 2].map(|()| free_port())
 }
 
 fn listens(child: &mut Child, port: u16) -> bool {
