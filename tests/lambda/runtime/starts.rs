@@ -392,7 +392,7 @@ fn failed_handler_hook_and_unsupported_url_are_reported() {
 /// stand still for as long as in a freeze.
 fn is_not_frozen(mut is_thawed: impl FnMut(&str) -> bool) -> bool {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let mut id = || format!("u-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let id = || format!("u-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     (0..20).any(|_| !is_thawed(&id()))
 }
 
