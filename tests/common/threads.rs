@@ -1,4 +1,4 @@
-//! Whether processes wait for something other than a CPU.
+//! Tells whether processes wait for something other than a CPU.
 
 /// Whether all threads of a process sleep.
 pub fn all_sleep(pid: u32) -> bool {

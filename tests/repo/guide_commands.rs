@@ -72,6 +72,7 @@ const RUN_ELSEWHERE: [Elsewhere; 25] = [
         "lambda package",
         "lambda::package::same_project_gives_the_same_bytes",
     )
+    .with("tests/common/empty_root.rs")
     .left_out("make test-packages"),
     runs(
         "lambda profile",
