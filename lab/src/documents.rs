@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use surus_measure::MARK;
+use surus_measure::{DISTURBED_MARK, MARK};
 
 use crate::chart;
 use crate::document::Document;
@@ -95,8 +95,11 @@ pub fn quoting(
     }
     if !is_empty {
         let page = places.repository.join("docs/performance.md");
-        let goals = goals::section(places, experiments, directory)?;
-        documents.extend(with_parts(page, &[("results", list), ("goals", goals)]));
+        let parts = [
+            ("results", list),
+            ("goals", goals::section(places, experiments, directory)?),
+        ];
+        documents.extend(with_parts(page, &parts));
     }
     Ok(documents)
 }
@@ -130,11 +133,8 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
         let cells = cells.collect::<Vec<_>>().join(" | ");
         text += &format!("| {} | {cells} |\n", load.title);
     }
-    let is_limited = |name: &String| {
-        loads(experiment, readme).any(|load| results.is_generator_limited(name, &load.name))
-    };
-    if readme.contestants.iter().any(is_limited) {
-        text += &format!("\n{MARK}: the load generator was the limit; the server can do more.\n");
+    for note in notes(experiment, readme, results) {
+        text += &format!("\n{note}\n");
     }
     text += &format!(
         "\nRequests/s · CPU of all server processes per request, with {}. {}, {}. Medians of {} \
@@ -150,15 +150,39 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
     text
 }
 
+/// What a reader must know of the table's numbers.
+fn notes(experiment: &Experiment, readme: &Readme, results: &Results) -> Vec<String> {
+    let has = |is_so: &dyn Fn(&str, &str) -> bool| {
+        let mut loads = loads(experiment, readme);
+        loads.any(|load| readme.contestants.iter().any(|it| is_so(it, &load.name)))
+    };
+    let mut notes = Vec::new();
+    if has(&|it, load| results.is_generator_limited(it, load)) {
+        notes.push(format!(
+            "{MARK}: the load generator was the limit; the server can do more."
+        ));
+    }
+    if has(&|it, load| results.is_disturbed(it, load)) {
+        notes.push(format!(
+            "{DISTURBED_MARK}: other processes on the machine took much of the CPUs in some \
+             rounds; the number may be too low."
+        ));
+    }
+    if render::is_busy(experiment, results) {
+        notes.push(render::BUSY_NOTE.into());
+    }
+    notes
+}
+
 /// The contestant with the highest rate, if the interval of its ratio to the second best excludes
-/// 1. Unknown if the load generator limited one of them.
+/// 1. Unknown if one of them has a mark.
 fn best<'a>(readme: &'a Readme, load: &'a Load, results: &Results) -> Option<&'a str> {
     let rate = |name: &'a String| {
         let rate = results.median(name, &load.name, Quantity::Rate)?;
         Some((name.as_str(), rate))
     };
     let mut rates: Vec<_> = readme.contestants.iter().filter_map(rate).collect();
-    if rates.iter().any(|(_, rate)| rate.is_generator_limited()) {
+    if rates.iter().any(|(_, rate)| rate.is_marked()) {
         return None;
     }
     rates.sort_by(|(_, a), (_, b)| b.value().total_cmp(&a.value()));

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use surus_measure::{MARK, Measured, Unit};
+use surus_measure::{Measured, Unit};
 
 use crate::experiment::{Experiment, Load};
 use crate::quantity::Quantity;
@@ -20,12 +20,16 @@ pub fn table(experiment: &Experiment, contestant: &str, results: &Results) -> St
             continue;
         };
         let same = experiment.loads.iter().filter(|it| it.path == load.path);
-        let rates: Vec<_> = same.filter_map(rate).collect();
-        let best = rates.iter().map(Measured::value).fold(0.0, f64::max);
-        let to_best = match rates.iter().any(Measured::is_generator_limited) {
-            true => MARK.into(),
-            false => percent(own.value(), best),
-        };
+        let rows: Vec<_> = same
+            .clone()
+            .map(|it| (contestant, it.name.as_str()))
+            .collect();
+        let best = same
+            .filter_map(rate)
+            .map(|rate| rate.value())
+            .fold(0.0, f64::max);
+        let marks = results.marks(&rows, Quantity::Rate);
+        let to_best = marks.unwrap_or_else(|| percent(own.value(), best));
         let refused = results.median(contestant, &load.name, Quantity::Refused);
         let refused = refused.map_or(0.0, |refused| refused.value());
         let refused = match refused > 0.0 {

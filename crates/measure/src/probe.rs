@@ -115,13 +115,11 @@ impl Probe {
         if !roots.iter().any(|pid| is_running(*pid)) {
             return None;
         }
-        let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten();
-        let ticks = ticks.and_then(|ticks| u32::try_from(ticks).ok());
         let mut probe = Probe {
             roots,
             programs,
             ended: Vec::new(),
-            tick: Duration::from_secs(1) / ticks.unwrap_or(100).max(1),
+            tick: tick(),
             began: Instant::now(),
             cpu_before: Duration::ZERO,
             highest_cpu: Duration::ZERO,
@@ -268,6 +266,19 @@ fn program(pid: i32) -> String {
         "" => "process".into(),
         name => name.chars().filter(|letter| !letter.is_control()).collect(),
     }
+}
+
+/// CPU time that the processes `roots`, their descendants and the children that these have waited
+/// for have used since their start.
+pub fn cpu_time(roots: &[i32]) -> Duration {
+    cpu_of(&tree(roots), tick())
+}
+
+/// The unit in which the kernel tells the time of children that were waited for.
+fn tick() -> Duration {
+    let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten();
+    let ticks = ticks.and_then(|ticks| u32::try_from(ticks).ok());
+    Duration::from_secs(1) / ticks.unwrap_or(100).max(1)
 }
 
 /// CPU time of processes and of the children that they have waited for. Parents come first in
