@@ -186,6 +186,11 @@ check-generators: build $(OHA) ## Compare `surus bench` with wrk, h2load and oha
 		$(TARGET)/release/surus $(TARGET)/generators --write docs/performance.md \
 		$(if $(FORCE),--force)
 
+.PHONY: api-cost
+api-cost: ## Measure the PHP time of Surus\Api above a bare json_encode(); seconds
+	@php -d opcache.enable_cli=1 -d memory_limit=1G php/benches/api.php \
+		"$$(git describe --always --dirty)"
+
 .PHONY: lab-docs
 lab-docs: ## Write docs/results and the tables of README from `make lab FULL=1`
 	cargo build --release -p surus-lab
