@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use surus_measure::{DISTURBED_MARK, MARK};
+use surus_measure::{DISTURBED_MARK, FAILED_MARK, MARK};
 
 use crate::chart;
 use crate::document::Document;
@@ -124,7 +124,9 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
             };
             let cpu = results.median(name, &load.name, Quantity::Cpu);
             let cpu = cpu.map_or("–".into(), |cpu| cpu.short());
-            let cell = format!("{} · {cpu}", rate.short());
+            let failed = results.failed_requests(name, &load.name);
+            let mark = failed.map_or_else(String::new, |_| format!(" {FAILED_MARK}"));
+            let cell = format!("{}{mark} · {cpu}", rate.short());
             match best == Some(name.as_str()) {
                 true => format!("**{cell}**"),
                 false => cell,
@@ -167,6 +169,19 @@ fn notes(experiment: &Experiment, readme: &Readme, results: &Results) -> Vec<Str
             "{DISTURBED_MARK}: other processes on the machine took much of the CPUs in some \
              rounds; the number may be too low."
         ));
+    }
+    let rows = loads(experiment, readme).flat_map(|load| {
+        let names = readme.contestants.iter();
+        names.map(move |name| (title(experiment, name), name.as_str(), load))
+    });
+    let failed = rows.filter_map(|(title, name, load)| {
+        let failed = results.failed_requests(name, &load.name)?;
+        Some(format!("{title}, {}, {}", load.title, failed.short()))
+    });
+    let failed: Vec<_> = failed.collect();
+    if !failed.is_empty() {
+        let failed = failed.join("\n- ");
+        notes.push(format!("{FAILED_MARK}: requests failed:\n\n- {failed}"));
     }
     if render::is_busy(experiment, results) {
         notes.push(render::BUSY_NOTE.into());

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use surus_measure::{Measured, Unit};
+use surus_measure::{FAILED_MARK, Measured, Unit};
 
 use crate::experiment::{Experiment, Load};
 use crate::quantity::Quantity;
@@ -15,6 +15,7 @@ pub fn table(experiment: &Experiment, contestant: &str, results: &Results) -> St
     let percent = |part: f64, of: f64| Measured::once(part / of * 100.0, Unit::Percent).short();
     let mut text = String::from("| load | responses/s | to the best | refused |\n");
     text += "|---|--:|--:|--:|\n";
+    let mut failed = Vec::new();
     for load in &experiment.loads {
         let Some(own) = rate(load) else {
             continue;
@@ -36,8 +37,19 @@ pub fn table(experiment: &Experiment, contestant: &str, results: &Results) -> St
             true => percent(refused, refused + own.value()),
             false => "none".into(),
         };
-        let (title, own) = (&load.title, own.short());
+        let (title, mut own) = (&load.title, own.short());
+        if let Some(sum) = results.failed_requests(contestant, &load.name) {
+            own += &format!(" {FAILED_MARK}");
+            failed.push(format!("{title}, {}", sum.short()));
+        }
         let _ = writeln!(text, "| {title} | {own} | {to_best} | {refused} |");
+    }
+    if !failed.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n{FAILED_MARK}: requests failed:\n\n- {}",
+            failed.join("\n- ")
+        );
     }
     let (date, rounds) = (&results.date, results.rounds.len());
     text + &format!(

@@ -160,8 +160,21 @@ impl Results {
             .any(|busy| busy >= GENERATOR_LIMIT)
     }
 
-    /// The median of a quantity; `None` without samples.
+    /// Failed requests of all rounds; `None` if there are none. The median would hide those of
+    /// less than half of the rounds.
+    pub fn failed_requests(&self, contestant: &str, load: &str) -> Option<Measured> {
+        let sum = self.median(contestant, load, Quantity::Failed);
+        sum.filter(|sum| sum.value() > 0.0)
+    }
+
+    /// The median of a quantity, and of failed requests the sum; `None` without samples.
     pub fn median(&self, contestant: &str, load: &str, quantity: Quantity) -> Option<Measured> {
+        if quantity == Quantity::Failed {
+            // Those of disturbed rounds are failures, too.
+            let samples = self.all_samples(contestant, load, quantity);
+            let samples: Vec<_> = samples.into_iter().flatten().collect();
+            return Measured::sum(&samples, quantity.unit());
+        }
         let samples = self.samples(contestant, load, quantity);
         let samples: Vec<_> = samples.into_iter().flatten().collect();
         if quantity == Quantity::Cpu

@@ -53,6 +53,9 @@ pub const MARK: &str = "†";
 /// Stands after a number that other processes on the machine have disturbed.
 pub const DISTURBED_MARK: &str = "‡";
 
+/// Stands after a number of a row in which requests failed.
+pub const FAILED_MARK: &str = "§";
+
 /// A number that was measured here.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
@@ -61,7 +64,7 @@ pub struct Measured {
     /// Ends of the 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval: Option<(f64, f64)>,
-    /// The samples of which `value` is the median.
+    /// The samples of which `value` is the median or the sum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     samples: Vec<f64>,
     /// Whether the load generator was the limit, so that the number says little of the server.
@@ -70,6 +73,9 @@ pub struct Measured {
     /// Whether other processes took so much of the CPUs that the number may be too low or too high.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_disturbed: bool,
+    /// Whether `value` is the sum of the samples.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_sum: bool,
 }
 
 impl Measured {
@@ -82,6 +88,7 @@ impl Measured {
             samples: Vec::new(),
             is_generator_limited: false,
             is_disturbed: false,
+            is_sum: false,
         }
     }
 
@@ -109,6 +116,15 @@ impl Measured {
         })
     }
 
+    /// The sum of several runs, which no median can hide; `None` without any.
+    pub fn sum(samples: &[f64], unit: Unit) -> Option<Measured> {
+        (!samples.is_empty()).then(|| Measured {
+            samples: samples.to_vec(),
+            is_sum: true,
+            ..Measured::once(samples.iter().sum(), unit)
+        })
+    }
+
     /// How many times another number it is; `None` if one of them has a mark.
     pub fn multiple_of(&self, other: &Measured) -> Option<Measured> {
         let is_marked = self.is_marked() || other.is_marked();
@@ -126,9 +142,14 @@ impl Measured {
         self.value
     }
 
-    /// The value with its unit and its marks.
+    /// The value with its unit and its marks. A sum says how many rounds have a part of it.
     pub fn short(&self) -> String {
-        let text = self.unit.write(self.value);
+        let mut text = self.unit.write(self.value);
+        if self.is_sum && self.value > 0.0 {
+            let rounds = self.samples.len();
+            let parts = self.samples.iter().filter(|part| **part > 0.0).count();
+            text += &format!(" in {parts} of {rounds} rounds");
+        }
         match self.is_marked() {
             true => format!(
                 "{text} {}",

@@ -375,3 +375,21 @@ fn ratios_are_to_each_reference_and_of_the_billed_quantity() {
     let head = format!("{to_first}\n|  | billed, average | requests/s | CPU per request | p99 |");
     assert!(page.contains(&head), "{page}");
 }
+
+#[test]
+fn failures_of_one_round_are_summed_and_marked() {
+    let tiny = rendered("small", |index, is_second, sample| {
+        sample["failed"] = if is_second && index == 4 { 3.0 } else { 0.0 }.into();
+    });
+    let page = tiny.read("docs/results/tiny.md");
+    let row = "| php -S, twice | 200/s | 200 ms | 3 in 1 of 10 rounds |";
+    assert!(page.contains(row), "{page}");
+    assert!(page.contains("| php -S | 100/s | 100 ms | 0 |"), "{page}");
+    let readme = tiny.read("README.md");
+    for part in [
+        "| Hello | 100/s · 100 µs | **200/s § · 200 µs** |",
+        "\n§: requests failed:\n\n- php -S, twice, Hello, 3 in 1 of 10 rounds\n",
+    ] {
+        assert!(readme.contains(part), "{part} is not in {readme}");
+    }
+}
