@@ -13,6 +13,7 @@ use crate::document::Document;
 use crate::excerpt;
 use crate::experiment::{Experiment, Load, Readme};
 use crate::files::Places;
+use crate::generators;
 use crate::goals;
 use crate::history;
 use crate::length::Size;
@@ -98,6 +99,7 @@ pub fn quoting(
         let parts = [
             ("results", list),
             ("goals", goals::section(places, experiments, directory)?),
+            ("generators", generators::section(directory)?),
         ];
         documents.extend(with_parts(page, &parts));
     }

@@ -16,6 +16,7 @@ mod excerpt;
 mod experiment;
 mod files;
 mod fingerprint;
+mod generators;
 mod goal;
 mod goals;
 mod history;
