@@ -176,16 +176,21 @@ OHA := $(TARGET)/tools/oha/bin/oha
 $(OHA):
 	cargo install --quiet --locked --root $(TARGET)/tools/oha --version 1.16.0 oha
 
-# Needs a machine on which nothing else runs: a build is something else, so that the first call may
-# ask for another one a minute later.
+# Needs a machine on which nothing else runs. A build is something else: it waits a few minutes.
 .PHONY: check-generators
 check-generators: build $(OHA) ## Compare `surus bench` with wrk, h2load and oha; 15 minutes
 	scripts/install bench
 	CARGO_TARGET_DIR=$(TARGET)/generators cargo build --quiet --release --locked \
 		--manifest-path lab/generators/Cargo.toml
 	PATH=$(TARGET)/generators/release:$(dir $(OHA)):$$PATH scripts/check-generators \
-		$(TARGET)/release/surus $(TARGET)/generators --write docs/performance.md \
+		$(TARGET)/release/surus $(TARGET)/generators --write docs/results/generators.json \
 		$(if $(FORCE),--force)
+	$(MAKE) lab-docs
+
+.PHONY: api-cost
+api-cost: ## Measure the PHP time of Surus\Api above a bare json_encode(); seconds
+	@php -d opcache.enable_cli=1 -d memory_limit=1G php/benches/api.php \
+		"$$(git describe --always --dirty)"
 
 .PHONY: lab-docs
 lab-docs: ## Write docs/results and the tables of README from `make lab FULL=1`

@@ -6,13 +6,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use surus_measure::MARK;
+use surus_measure::{DISTURBED_MARK, FAILED_MARK, MARK};
 
 use crate::chart;
 use crate::document::Document;
 use crate::excerpt;
 use crate::experiment::{Experiment, Load, Readme};
 use crate::files::Places;
+use crate::generators;
 use crate::goals;
 use crate::history;
 use crate::length::Size;
@@ -95,8 +96,12 @@ pub fn quoting(
     }
     if !is_empty {
         let page = places.repository.join("docs/performance.md");
-        let goals = goals::section(places, experiments, directory)?;
-        documents.extend(with_parts(page, &[("results", list), ("goals", goals)]));
+        let parts = [
+            ("results", list),
+            ("goals", goals::section(places, experiments, directory)?),
+            ("generators", generators::section(directory)?),
+        ];
+        documents.extend(with_parts(page, &parts));
     }
     Ok(documents)
 }
@@ -121,7 +126,9 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
             };
             let cpu = results.median(name, &load.name, Quantity::Cpu);
             let cpu = cpu.map_or("–".into(), |cpu| cpu.short());
-            let cell = format!("{} · {cpu}", rate.short());
+            let failed = results.failed_requests(name, &load.name);
+            let mark = failed.map_or_else(String::new, |_| format!(" {FAILED_MARK}"));
+            let cell = format!("{}{mark} · {cpu}", rate.short());
             match best == Some(name.as_str()) {
                 true => format!("**{cell}**"),
                 false => cell,
@@ -130,11 +137,8 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
         let cells = cells.collect::<Vec<_>>().join(" | ");
         text += &format!("| {} | {cells} |\n", load.title);
     }
-    let is_limited = |name: &String| {
-        loads(experiment, readme).any(|load| results.is_generator_limited(name, &load.name))
-    };
-    if readme.contestants.iter().any(is_limited) {
-        text += &format!("\n{MARK}: the load generator was the limit; the server can do more.\n");
+    for note in notes(experiment, readme, results) {
+        text += &format!("\n{note}\n");
     }
     text += &format!(
         "\nRequests/s · CPU of all server processes per request, with {}. {}, {}. Medians of {} \
@@ -150,15 +154,52 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
     text
 }
 
+/// What a reader must know of the table's numbers.
+fn notes(experiment: &Experiment, readme: &Readme, results: &Results) -> Vec<String> {
+    let has = |is_so: &dyn Fn(&str, &str) -> bool| {
+        let mut loads = loads(experiment, readme);
+        loads.any(|load| readme.contestants.iter().any(|it| is_so(it, &load.name)))
+    };
+    let mut notes = Vec::new();
+    if has(&|it, load| results.is_generator_limited(it, load)) {
+        notes.push(format!(
+            "{MARK}: the load generator was the limit; the server can do more."
+        ));
+    }
+    if has(&|it, load| results.is_disturbed(it, load)) {
+        notes.push(format!(
+            "{DISTURBED_MARK}: other processes on the machine took much of the CPUs in some \
+             rounds; the number may be too low."
+        ));
+    }
+    let rows = loads(experiment, readme).flat_map(|load| {
+        let names = readme.contestants.iter();
+        names.map(move |name| (title(experiment, name), name.as_str(), load))
+    });
+    let failed = rows.filter_map(|(title, name, load)| {
+        let failed = results.failed_requests(name, &load.name)?;
+        Some(format!("{title}, {}, {}", load.title, failed.short()))
+    });
+    let failed: Vec<_> = failed.collect();
+    if !failed.is_empty() {
+        let failed = failed.join("\n- ");
+        notes.push(format!("{FAILED_MARK}: requests failed:\n\n- {failed}"));
+    }
+    if render::is_busy(experiment, results) {
+        notes.push(render::BUSY_NOTE.into());
+    }
+    notes
+}
+
 /// The contestant with the highest rate, if the interval of its ratio to the second best excludes
-/// 1. Unknown if the load generator limited one of them.
+/// 1. Unknown if one of them has a mark.
 fn best<'a>(readme: &'a Readme, load: &'a Load, results: &Results) -> Option<&'a str> {
     let rate = |name: &'a String| {
         let rate = results.median(name, &load.name, Quantity::Rate)?;
         Some((name.as_str(), rate))
     };
     let mut rates: Vec<_> = readme.contestants.iter().filter_map(rate).collect();
-    if rates.iter().any(|(_, rate)| rate.is_generator_limited()) {
+    if rates.iter().any(|(_, rate)| rate.is_marked()) {
         return None;
     }
     rates.sort_by(|(_, a), (_, b)| b.value().total_cmp(&a.value()));

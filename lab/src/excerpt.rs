@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use surus_measure::{MARK, Measured, Unit};
+use surus_measure::{FAILED_MARK, Measured, Unit};
 
 use crate::experiment::{Experiment, Load};
 use crate::quantity::Quantity;
@@ -15,25 +15,41 @@ pub fn table(experiment: &Experiment, contestant: &str, results: &Results) -> St
     let percent = |part: f64, of: f64| Measured::once(part / of * 100.0, Unit::Percent).short();
     let mut text = String::from("| load | responses/s | to the best | refused |\n");
     text += "|---|--:|--:|--:|\n";
+    let mut failed = Vec::new();
     for load in &experiment.loads {
         let Some(own) = rate(load) else {
             continue;
         };
         let same = experiment.loads.iter().filter(|it| it.path == load.path);
-        let rates: Vec<_> = same.filter_map(rate).collect();
-        let best = rates.iter().map(Measured::value).fold(0.0, f64::max);
-        let to_best = match rates.iter().any(Measured::is_generator_limited) {
-            true => MARK.into(),
-            false => percent(own.value(), best),
-        };
+        let rows: Vec<_> = same
+            .clone()
+            .map(|it| (contestant, it.name.as_str()))
+            .collect();
+        let best = same
+            .filter_map(rate)
+            .map(|rate| rate.value())
+            .fold(0.0, f64::max);
+        let marks = results.marks(&rows, Quantity::Rate);
+        let to_best = marks.unwrap_or_else(|| percent(own.value(), best));
         let refused = results.median(contestant, &load.name, Quantity::Refused);
         let refused = refused.map_or(0.0, |refused| refused.value());
         let refused = match refused > 0.0 {
             true => percent(refused, refused + own.value()),
             false => "none".into(),
         };
-        let (title, own) = (&load.title, own.short());
+        let (title, mut own) = (&load.title, own.short());
+        if let Some(sum) = results.failed_requests(contestant, &load.name) {
+            own += &format!(" {FAILED_MARK}");
+            failed.push(format!("{title}, {}", sum.short()));
+        }
         let _ = writeln!(text, "| {title} | {own} | {to_best} | {refused} |");
+    }
+    if !failed.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n{FAILED_MARK}: requests failed:\n\n- {}",
+            failed.join("\n- ")
+        );
     }
     let (date, rounds) = (&results.date, results.rounds.len());
     text + &format!(

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use surus_measure::{MARK, Measured, Number, Ratio, Unit};
+use surus_measure::{Measured, Number, Ratio, Unit};
 
 use crate::experiment::Experiment;
 use crate::files::Places;
 use crate::goal::Goal;
 use crate::render::tables::Under;
 use crate::render::{Newest, newest_results, tables};
-use crate::results::Results;
+use crate::results::{LEAST_ROUNDS, Results};
 use crate::small_form::SmallForm;
 
 /// Most minutes that the small form of all experiments may take.
@@ -32,8 +32,9 @@ impl Goal {
         let Some(median) = results.median(&self.contestant, &self.load, self.quantity) else {
             return ("–".into(), GoalVerdict::NotMeasured);
         };
-        if median.is_generator_limited() {
-            return (MARK.into(), GoalVerdict::Unknown);
+        let row = (self.contestant.as_str(), self.load.as_str());
+        if let Some(marks) = results.marks(&[row], self.quantity) {
+            return (marks, GoalVerdict::Unknown);
         }
         let samples = results.samples(&self.contestant, &self.load, self.quantity);
         let samples = || samples.iter().flatten().copied();
@@ -56,16 +57,16 @@ impl Goal {
             contestant: to,
             load: self.to_load(),
         };
-        let is_limited = |it: Under<'_>| results.is_generator_limited(it.contestant, it.load);
-        if self.quantity.depends_on_generator() && [of, to].into_iter().any(is_limited) {
-            return (MARK.into(), GoalVerdict::Unknown);
+        let rows = [of, to].map(|it| (it.contestant, it.load));
+        if let Some(marks) = results.marks(&rows, self.quantity) {
+            return (marks, GoalVerdict::Unknown);
         }
         let rounds = tables::common_rounds(results, self.quantity, [of, to]);
         let Some(ratio) = rounds.ratio(0, 1) else {
             return ("–".into(), GoalVerdict::NotMeasured);
         };
         let count = rounds.samples(0).len();
-        if count < tables::LEAST_ROUNDS {
+        if count < LEAST_ROUNDS {
             let value = ratio.value;
             let verdict = self.verdict_after(
                 count,
@@ -84,7 +85,7 @@ impl Goal {
     /// A few rounds have no verdict, only a value that keeps the bound or not.
     fn verdict_after(&self, rounds: usize, range: Ratio) -> GoalVerdict {
         match self.verdict(range) {
-            verdict if rounds < tables::LEAST_ROUNDS => GoalVerdict::NoInterval {
+            verdict if rounds < LEAST_ROUNDS => GoalVerdict::NoInterval {
                 rounds,
                 keeps: verdict == GoalVerdict::Met,
             },
@@ -124,7 +125,7 @@ enum GoalVerdict {
     Missed,
     /// The interval includes the bound, or some rounds keep it and others do not.
     Open,
-    /// The load generator was the limit.
+    /// The load generator was the limit, or others have disturbed too many rounds.
     Unknown,
     /// There were too few rounds for one.
     NoInterval {

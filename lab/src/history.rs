@@ -7,6 +7,7 @@ use anyhow::{bail, ensure};
 use serde::Deserialize;
 
 use crate::files::{Places, read};
+use crate::generators::{self, Generators};
 use crate::results::Results;
 use crate::small_form::{self, SmallForm};
 
@@ -98,6 +99,10 @@ fn revisions(directory: &Path) -> anyhow::Result<Vec<(String, String, String)>> 
     }
     if let Some(small) = SmallForm::read(directory)? {
         all.push((small_form::FILE.into(), small.revision, "make lab".into()));
+    }
+    if let Some(generators) = Generators::read(directory)? {
+        let command = "make check-generators".into();
+        all.push((generators::FILE.into(), generators.revision, command));
     }
     Ok(all)
 }

@@ -12,10 +12,9 @@ use surus_measure::{Probe, Usage};
 
 use crate::experiment::Load;
 use crate::interrupt;
+use crate::others::Span;
 use crate::quantity::{Quantity, Sample};
 
-/// The CPU time in seconds, on all CPUs, of which /proc can say how much others have used.
-const LEAST_CPU_TIME: f64 = 0.5;
 /// How often processes are looked at during a load. Some loads last less than a second.
 const SAMPLE: Duration = Duration::from_millis(250);
 /// For how long a server uses no CPU before it is measured, and how much that is in seconds, as
@@ -121,7 +120,7 @@ fn run(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(RunOutcome, 
         intervals: None,
     };
     let mut probe = Probe::begin(pids).context(ENDED)?;
-    let (busy, began) = (busy_seconds(), Instant::now());
+    let span = Span::begin();
     let thread = {
         let plan = plan.clone();
         let thread = std::thread::Builder::new().name("load".into());
@@ -131,11 +130,8 @@ fn run(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(RunOutcome, 
     while let Ok(_) | Err(RecvTimeoutError::Timeout) = received.recv_timeout(SAMPLE) {
         probe.sample();
     }
+    let others = span.others();
     let usage = probe.end();
-    let took = began.elapsed().as_secs_f64();
-    let busy = busy_seconds()
-        .zip(busy)
-        .map(|(after, before)| after - before);
     let outcome = thread
         .join()
         .map_err(|_| anyhow!("the load generator panicked"))?
@@ -145,14 +141,7 @@ fn run(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(RunOutcome, 
     let ended = usage.names_of_ended();
     ensure!(ended.is_empty(), "{ended} ended under the load");
     let mut sample = sample(&outcome, &usage, load);
-    if let Some(busy) = busy {
-        let others = busy - usage.cpu() - outcome.own_cpu.as_secs_f64();
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        // /proc counts in ticks of 10 ms.
-        if took * cpus >= LEAST_CPU_TIME {
-            sample.insert(Quantity::Others, (others / took / cpus * 100.0).max(0.0));
-        }
-    }
+    sample.extend(others.map(|others| (Quantity::Others, others)));
     Ok((outcome, sample))
 }
 
@@ -212,19 +201,6 @@ fn refused(outcome: &RunOutcome, load: &Load) -> u64 {
 fn failed(outcome: &RunOutcome) -> f64 {
     let unsent = outcome.offered.map_or(0, |offered| offered.unsent);
     (outcome.totals.failed() + unsent) as f64
-}
-
-/// CPU time that all processes and the kernel have used since the boot, on all CPUs.
-fn busy_seconds() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/stat").ok()?;
-    let fields = text.lines().next()?.split_whitespace().skip(1);
-    // proc(5): user, nice, system, idle, iowait, irq, softirq, steal.
-    let ticks: Vec<f64> = fields.map_while(|field| field.parse().ok()).collect();
-    let [user, nice, system, _, _, irq, softirq, steal, ..] = ticks[..] else {
-        return None;
-    };
-    // USER_HZ is 100 on every architecture that Surus supports.
-    Some((user + nice + system + irq + softirq + steal) / 100.0)
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ pub struct RunProgress {
     /// Turns of this process, which says how long one takes.
     ended: usize,
     turn: usize,
+    /// The round of which a turn is repeated.
+    repeated: Option<usize>,
     began: Instant,
 }
 
@@ -24,6 +26,7 @@ impl RunProgress {
             turns,
             ended: 0,
             turn: 0,
+            repeated: None,
             began: Instant::now(),
         }
     }
@@ -38,7 +41,12 @@ impl RunProgress {
             )
         });
         let (wanted, turns) = (self.wanted, self.turns);
-        eprintln!("  round {round}/{wanted}  {turn}/{turns} {contestant}  {line}{left}");
+        match self.repeated {
+            Some(round) => eprintln!("  round {} again  {contestant}  {line}", round + 1),
+            None => {
+                eprintln!("  round {round}/{wanted}  {turn}/{turns} {contestant}  {line}{left}")
+            }
+        }
     }
 
     fn left(&self) -> Option<Duration> {
@@ -48,6 +56,15 @@ impl RunProgress {
             .elapsed()
             .checked_div(u32::try_from(self.ended).ok()?)?;
         Some(each * u32::try_from(all.saturating_sub(self.turn)).ok()?)
+    }
+
+    /// What follows belongs to a turn of an earlier round, until [`RunProgress::repeated`].
+    pub fn repeat(&mut self, round: usize) {
+        self.repeated = Some(round);
+    }
+
+    pub fn repeated(&mut self) {
+        self.repeated = None;
     }
 
     pub fn turn_ended(&mut self) {

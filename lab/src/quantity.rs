@@ -92,6 +92,20 @@ impl Quantity {
         )
     }
 
+    /// Whether other processes on the CPUs change it. CPU per request suffers least.
+    pub fn depends_on_others(self) -> bool {
+        let is_time = matches!(
+            self,
+            Quantity::Billed
+                | Quantity::BilledMin
+                | Quantity::BilledP50
+                | Quantity::BilledP99
+                | Quantity::Cold
+                | Quantity::Start
+        );
+        is_time || self.depends_on_generator()
+    }
+
     /// The head of its column.
     pub fn label(self) -> &'static str {
         match self {

@@ -5,8 +5,9 @@ pub mod tables;
 
 use std::path::{Path, PathBuf};
 
-use surus_measure::{BarNumbers, Bars, MARK, Report};
+use surus_measure::{BarNumbers, Bars, DISTURBED_MARK, MARK, Report};
 
+use crate::disturbance::DISTURBING;
 use crate::document::Document;
 use crate::experiment::Experiment;
 use crate::files::Places;
@@ -14,10 +15,12 @@ use crate::history::Exceptions;
 use crate::length::Size;
 use crate::published::Table;
 use crate::quantity::Quantity;
-use crate::results::Results;
+use crate::results::{LEAST_ROUNDS, Results};
 
 /// Percent of the CPUs that other processes may use without a note.
 const BUSY: f64 = 10.0;
+pub const BUSY_NOTE: &str = "Other processes used the CPUs during this run: rates and latencies \
+    say little, CPU per request says more.";
 
 /// The pages of the newest results of an experiment in `directory`; none if it was not run yet.
 pub fn newest(
@@ -145,25 +148,24 @@ fn notes(experiment: &Experiment, results: &Results, published: Option<&Table>) 
                 .into(),
         );
     }
-    let mut pairs = experiment.contestants.iter().flat_map(|entry| {
+    let pairs = experiment.contestants.iter().flat_map(|entry| {
         let loads = experiment.loads.iter();
-        loads.map(move |load| (&entry.name, &load.name))
+        loads.map(move |load| (entry.name.as_str(), load.name.as_str()))
     });
-    if pairs.any(|(entry, load)| results.is_generator_limited(entry, load)) {
+    let pairs: Vec<_> = pairs.collect();
+    let mut each = pairs.iter();
+    if each.any(|(entry, load)| results.is_generator_limited(entry, load)) {
         notes.push(format!(
             "{MARK}: the load generator used 95 % of its CPU or more in a round, so it was the \
              limit: the server can do more. Rates and latencies of such a row have no ratio."
         ));
     }
-    let has_ratios = results.rounds.len() >= tables::LEAST_ROUNDS;
+    notes.extend(notes_on_others(&pairs, results));
+    let has_ratios = results.rounds.len() >= LEAST_ROUNDS;
     let caveat = surus_measure::rounds::caveat(results.rounds.len());
     notes.extend(caveat.filter(|_| has_ratios).map(|it| format!("{it}.")));
-    if others(experiment, results) > BUSY {
-        notes.push(
-            "Other processes used the CPUs during this run (see the last table): rates and \
-             latencies say little, CPU per request says more."
-                .into(),
-        );
+    if is_busy(experiment, results) {
+        notes.push(format!("{BUSY_NOTE} The last table has their share."));
     }
     if let Some(table) = published {
         let Table {
@@ -201,16 +203,57 @@ fn notes(experiment: &Experiment, results: &Results, published: Option<&Table>) 
     notes
 }
 
-/// The share of the CPUs that other processes used, in percent; the median of all samples.
-fn others(experiment: &Experiment, results: &Results) -> f64 {
+/// What a page says of rounds that others have disturbed: of rows, each a contestant and a load.
+fn notes_on_others(rows: &[(&str, &str)], results: &Results) -> Vec<String> {
+    let mut notes = Vec::new();
+    let is_marked = |(it, load): &(&str, &str)| results.is_disturbed(it, load);
+    if rows.iter().any(is_marked) {
+        notes.push(format!(
+            "{DISTURBED_MARK}: other processes used the CPUs in some rounds of this row, \
+             {DISTURBING} % of them or more above its quietest round, and fewer than {} rounds \
+             remain. Rates and latencies of such a row are of all rounds and have no ratio.",
+            LEAST_ROUNDS.min(results.rounds.len())
+        ));
+    }
+    let disturbed = rows.iter().filter(|row| !is_marked(row));
+    let disturbed = disturbed.map(|(it, load)| results.disturbed_rounds(it, load));
+    let left_out: Vec<_> = disturbed
+        .map(|rounds| rounds.iter().filter(|it| **it).count())
+        .filter(|count| *count > 0)
+        .collect();
+    if let Some(most) = left_out.iter().max() {
+        notes.push(format!(
+            "In {} of {} rows, rounds are left out in which other processes used the CPUs, \
+             {DISTURBING} % of them or more above the row's quietest round: at most {most} of {}.",
+            left_out.len(),
+            rows.len(),
+            results.rounds.len()
+        ));
+    }
+    let is_unjudged = |(it, load): &&(&str, &str)| {
+        let others = results.all_samples(it, load, Quantity::Others);
+        results.has_sample(it, load) && others.iter().all(Option::is_none)
+    };
+    let unjudged = rows.iter().filter(is_unjudged).count();
+    if unjudged > 0 && results.size == Size::Full {
+        notes.push(format!(
+            "{unjudged} of {} rows were too short to tell what other processes used meanwhile.",
+            rows.len()
+        ));
+    }
+    notes
+}
+
+/// Whether other processes used more of the CPUs than [`BUSY`], in the median of all samples.
+pub fn is_busy(experiment: &Experiment, results: &Results) -> bool {
     let mut samples = Vec::new();
     for entry in &experiment.contestants {
         for load in &experiment.loads {
-            let found = results.samples(&entry.name, &load.name, Quantity::Others);
+            let found = results.all_samples(&entry.name, &load.name, Quantity::Others);
             samples.extend(found.into_iter().flatten());
         }
     }
-    surus_measure::rounds::median(&samples).unwrap_or(0.0)
+    surus_measure::rounds::median(&samples).is_some_and(|others| others > BUSY)
 }
 
 /// Two charts for each load, with the experiment's first column: measured, and published.

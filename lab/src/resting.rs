@@ -1,13 +1,11 @@
 //! Measures a server at rest: what idle connections cost, and what stays once they have closed.
 
-use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use surus_measure::Probe;
-use surus_measure::probe::run_times;
 
 use crate::experiment::Load;
 use crate::interrupt;
@@ -36,10 +34,13 @@ pub fn measure(load: &Load, port: u16, pids: Vec<i32>, length: Duration) -> anyh
     }
     rest(settle)?;
     let probe = Probe::begin(pids.clone()).context(ended)?;
-    let (began, ran) = (Instant::now(), run_times(&pids));
     rest(length)?;
-    let cpu = ran_since(&ran, &run_times(&pids)).as_secs_f64() / began.elapsed().as_secs_f64();
     let usage = probe.end();
+    let time = usage
+        .samples
+        .last()
+        .map_or(length.as_secs_f64(), |it| it.at);
+    let cpu = usage.cpu() / time;
     let resting = pss(Probe::begin(pids.clone()).context(ended)?)?;
     let closed = idle.iter().filter(|stream| !is_open(stream)).count();
     ensure!(
@@ -58,14 +59,6 @@ pub fn measure(load: &Load, port: u16, pids: Vec<i32>, length: Duration) -> anyh
         (Quantity::Kept, each(after)),
         (Quantity::IdleCpu, cpu * 1e6),
     ]))
-}
-
-/// How long all threads together ran between two times.
-fn ran_since(before: &HashMap<i32, Duration>, now: &HashMap<i32, Duration>) -> Duration {
-    let ran = |(thread, time): (&i32, &Duration)| {
-        time.saturating_sub(before.get(thread).copied().unwrap_or_default())
-    };
-    now.iter().map(ran).sum()
 }
 
 /// Opens a connection and waits for the response to its first request.

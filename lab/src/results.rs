@@ -13,6 +13,8 @@ use crate::captions::Captions;
 use crate::length::Size;
 use crate::quantity::{Quantity, Sample};
 
+/// With fewer rounds, the bootstrap's interval is too narrow for a verdict.
+pub const LEAST_ROUNDS: usize = 6;
 /// How often a contestant that was never measured under a load is tried.
 const MAX_FAILURES: usize = 2;
 /// Percent of a CPU from which on the load generator was the limit.
@@ -67,6 +69,10 @@ pub struct Round {
     pub load_average: f64,
     /// In the order in which they were measured.
     pub turns: Vec<Turn>,
+    /// What was measured and not used, because other processes have disturbed it: of turns that
+    /// were repeated, or of their repetitions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeated: Vec<Turn>,
 }
 
 /// A contestant's turn of a round.
@@ -154,8 +160,21 @@ impl Results {
             .any(|busy| busy >= GENERATOR_LIMIT)
     }
 
-    /// The median of a quantity; `None` without samples.
+    /// Failed requests of all rounds; `None` if there are none. The median would hide those of
+    /// less than half of the rounds.
+    pub fn failed_requests(&self, contestant: &str, load: &str) -> Option<Measured> {
+        let sum = self.median(contestant, load, Quantity::Failed);
+        sum.filter(|sum| sum.value() > 0.0)
+    }
+
+    /// The median of a quantity, and of failed requests the sum; `None` without samples.
     pub fn median(&self, contestant: &str, load: &str, quantity: Quantity) -> Option<Measured> {
+        if quantity == Quantity::Failed {
+            // Those of disturbed rounds are failures, too.
+            let samples = self.all_samples(contestant, load, quantity);
+            let samples: Vec<_> = samples.into_iter().flatten().collect();
+            return Measured::sum(&samples, quantity.unit());
+        }
         let samples = self.samples(contestant, load, quantity);
         let samples: Vec<_> = samples.into_iter().flatten().collect();
         if quantity == Quantity::Cpu
@@ -163,10 +182,30 @@ impl Results {
         {
             return Some(pooled);
         }
-        let is_limited =
-            quantity.depends_on_generator() && self.is_generator_limited(contestant, load);
+        let (is_limited, is_disturbed) = self.doubts(contestant, load, quantity);
         let median = Measured::median(&samples, quantity.unit())?;
-        Some(median.limited_by_generator(is_limited))
+        let median = median.limited_by_generator(is_limited);
+        Some(median.disturbed(is_disturbed))
+    }
+
+    /// The marks of a quantity of several rows, each a contestant and a load. Such numbers have no
+    /// ratio.
+    pub fn marks(&self, rows: &[(&str, &str)], quantity: Quantity) -> Option<String> {
+        let doubts = rows
+            .iter()
+            .map(|(it, load)| self.doubts(it, load, quantity));
+        let (is_limited, is_disturbed) =
+            doubts.fold((false, false), |all, it| (all.0 || it.0, all.1 || it.1));
+        let marks = surus_measure::marks(is_limited, is_disturbed);
+        (!marks.is_empty()).then_some(marks)
+    }
+
+    /// Whether the load generator, and whether others, make a quantity say less of the contestant.
+    fn doubts(&self, contestant: &str, load: &str, quantity: Quantity) -> (bool, bool) {
+        (
+            quantity.depends_on_generator() && self.is_generator_limited(contestant, load),
+            quantity.depends_on_others() && self.is_disturbed(contestant, load),
+        )
     }
 
     /// CPU time per response of all rounds together, if one of them has too little to divide;
@@ -182,8 +221,27 @@ impl Results {
         (time >= LEAST_CPU && responses > 0.0).then(|| Measured::once(per_response, Unit::Us))
     }
 
-    /// Samples of one quantity under one load; none of a round without it.
+    /// Samples of one quantity under one load; none of a round without it. Rounds that others have
+    /// disturbed are left out if enough remain.
     pub fn samples(&self, contestant: &str, load: &str, quantity: Quantity) -> Vec<Option<f64>> {
+        let all = self.all_samples(contestant, load, quantity);
+        if self.is_disturbed(contestant, load) {
+            return all;
+        }
+        let disturbed = self.disturbed_rounds(contestant, load).into_iter();
+        let pairs = all.into_iter().zip(disturbed);
+        pairs
+            .map(|(sample, disturbed)| sample.filter(|_| !disturbed))
+            .collect()
+    }
+
+    /// The same with the rounds that others have disturbed.
+    pub fn all_samples(
+        &self,
+        contestant: &str,
+        load: &str,
+        quantity: Quantity,
+    ) -> Vec<Option<f64>> {
         let sample = |round: &Round| {
             let mut turns = round.turns.iter();
             let turn = turns.find(|turn| turn.contestant == contestant)?;

@@ -12,6 +12,7 @@ use surus_measure::{Machine, Rounds};
 
 use crate::build;
 use crate::captions::Captions;
+use crate::disturbance::DisturbedTurn;
 use crate::experiment::{Experiment, Load};
 use crate::files::Places;
 use crate::fingerprint;
@@ -19,9 +20,11 @@ use crate::interrupt;
 use crate::lambda_reports;
 use crate::length::Size;
 use crate::measuring::{LONGEST_WORK, Meanwhile, measure, until_idle, warm_up};
+use crate::others::Span;
 use crate::preparing::{Ready, applications, prepare};
 use crate::progress::RunProgress;
 use crate::quantity::{Quantity, Sample};
+use crate::repeating;
 use crate::resting;
 use crate::results::{Facts, Results, Round, Turn};
 use crate::server::Server;
@@ -56,15 +59,21 @@ pub fn run(
     let mut results = begin(places, experiment, size, facts, &state, is_fresh)?;
     let mut progress = RunProgress::new(&results, ready.len());
     let before = results.seconds.unwrap_or(0.0);
-    while results.rounds.len() < results.wanted {
-        let (round, commands) = one_round(
-            experiment,
-            size,
-            &ready,
-            &results,
-            scratch.path(),
-            &mut progress,
-        )?;
+    let measuring = Measuring {
+        experiment,
+        size,
+        scratch: scratch.path(),
+    };
+    loop {
+        let again = |results: &Results, disturbed: &DisturbedTurn| {
+            measuring.again(&ready, results, disturbed, &mut progress)
+        };
+        repeating::repeat(&mut results, again, |results| results.write(&state))?;
+        results.seconds = Some(before + began.elapsed().as_secs_f64());
+        if results.rounds.len() >= results.wanted {
+            break;
+        }
+        let (round, commands) = measuring.one_round(&ready, &results, &mut progress)?;
         for (name, commands) in commands {
             if let Some(facts) = results.contestants.get_mut(name)
                 && facts.commands.is_empty()
@@ -182,26 +191,72 @@ pub fn revision(places: &Places) -> String {
     }
 }
 
-/// Measures each contestant. Returns also with which commands each was started.
-fn one_round<'a>(
-    experiment: &Experiment,
+/// What is the same in all rounds of a run.
+struct Measuring<'a> {
+    experiment: &'a Experiment,
     size: Size,
-    ready: &[Ready<'a>],
-    results: &Results,
-    scratch: &Path,
-    progress: &mut RunProgress,
-) -> anyhow::Result<(Round, BTreeMap<&'a str, Vec<String>>)> {
-    let number = results.rounds.len();
-    let mut round = Round {
-        load_average: load_average(),
-        turns: Vec::new(),
-    };
-    let mut started = BTreeMap::<_, Vec<String>>::new();
-    for index in Rounds::order(ready.len(), number) {
-        let contestant = &ready[index];
+    /// Where servers have their files.
+    scratch: &'a Path,
+}
+
+impl Measuring<'_> {
+    /// Measures each contestant. Returns also with which commands each was started.
+    fn one_round<'a>(
+        &self,
+        ready: &[Ready<'a>],
+        results: &Results,
+        progress: &mut RunProgress,
+    ) -> anyhow::Result<(Round, BTreeMap<&'a str, Vec<String>>)> {
+        let mut round = Round {
+            load_average: load_average(),
+            turns: Vec::new(),
+            repeated: Vec::new(),
+        };
+        let mut started = BTreeMap::<_, Vec<String>>::new();
+        for index in Rounds::order(ready.len(), results.rounds.len()) {
+            let contestant = &ready[index];
+            let (turn, commands) = self.one_turn(contestant, results, progress)?;
+            let name = contestant.entry.name.as_str();
+            started.entry(name).or_default().extend(commands);
+            progress.turn_ended();
+            round.turns.push(turn);
+        }
+        progress.round_ended();
+        Ok((round, started))
+    }
+
+    /// Repeats a turn that others have disturbed.
+    fn again(
+        &self,
+        ready: &[Ready<'_>],
+        results: &Results,
+        disturbed: &DisturbedTurn,
+        progress: &mut RunProgress,
+    ) -> anyhow::Result<Turn> {
+        let name = &disturbed.contestant;
+        // One that was there in an earlier round may be missing after an interruption.
+        let contestant = ready.iter().find(|it| it.entry.name == *name);
+        let contestant = contestant.with_context(|| format!("{name} can no longer be measured"))?;
+        progress.repeat(disturbed.round);
+        let (others, loads) = (disturbed.others, disturbed.loads.join(", "));
+        let why = format!("{loads}: other processes used {others:.0} % of the CPUs; repeated");
+        progress.print(name, &why);
+        let turn = self.one_turn(contestant, results, progress);
+        progress.repeated();
+        Ok(turn?.0)
+    }
+
+    /// Measures a contestant. Returns also with which commands it was started.
+    fn one_turn(
+        &self,
+        contestant: &Ready<'_>,
+        results: &Results,
+        progress: &RunProgress,
+    ) -> anyhow::Result<(Turn, Vec<String>)> {
+        let (experiment, number) = (self.experiment, results.rounds.len());
         let name = contestant.entry.name.as_str();
         let mut turn = Turn::new(name);
-        let commands = started.entry(name).or_default();
+        let mut commands = Vec::new();
         for (application, words) in &contestant.words {
             // A load that has failed twice and was never measured is not tried again.
             let loads = experiment.loads.iter().filter(|load| {
@@ -211,9 +266,10 @@ fn one_round<'a>(
                     && !results.is_given_up(name, &load.name)
             });
             let loads: Vec<_> = loads.collect();
-            let directory = scratch.join(format!("{name}-{application}-{number}"));
+            let directory = self.scratch.join(format!("{name}-{application}-{number}"));
             let words = words.as_ref().map_err(|reason| anyhow::anyhow!("{reason}"));
             let done = words.and_then(|words| {
+                let size = self.size;
                 let server = one_start(
                     contestant, words, &loads, size, &directory, &mut turn, progress,
                 )?;
@@ -231,11 +287,8 @@ fn one_round<'a>(
             // A server's files are of no use after its turn.
             let _ = std::fs::remove_dir_all(&directory);
         }
-        progress.turn_ended();
-        round.turns.push(turn);
+        Ok((turn, commands))
     }
-    progress.round_ended();
-    Ok((round, started))
 }
 
 /// Starts a contestant, measures it under each load, and stops it: it is alone on the machine.
@@ -252,6 +305,7 @@ fn one_start(
     let Some(first) = loads.first() else {
         return Ok(Vec::new());
     };
+    let span = Span::begin();
     let server = Server::start(&contestant.manifest, words, directory, first)?;
     let mut is_settled = true;
     for load in loads {
@@ -266,6 +320,14 @@ fn one_start(
                 let reason = format!("{error:#}; it said: {}", server.output());
                 progress.print(name, &format!("{}: not measured: {reason}", load.name));
                 turn.failures.insert(load.name.clone(), reason);
+            }
+        }
+    }
+    // Loads that are too short to tell are judged by the whole start.
+    if let Some(others) = span.others() {
+        for load in loads {
+            if let Some(sample) = turn.samples.get_mut(&load.name) {
+                sample.entry(Quantity::Others).or_insert(others);
             }
         }
     }

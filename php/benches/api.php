@@ -1,7 +1,7 @@
 <?php
 
-// Measures the CPU time of Surus\Api per request, above a bare echo json_encode():
-// php -d opcache.enable_cli=1 -d memory_limit=1G php/benches/api.php
+// Measures the CPU time of Surus\Api per request, above a bare echo json_encode(), and prints it as
+// the table of docs/guides/api.md. `make api-cost` runs it with the revision of this repository.
 
 use Surus\Api\App;
 use Surus\Api\Request;
@@ -52,7 +52,7 @@ $cases = [
         echo json_encode(['message' => 'Hello World!']);
     },
     'hello' => $get('/'),
-    'int parameter, the last of 100 patterns' => $get('/users99/17'),
+    '`int` parameter, last of 100 patterns' => $get('/users99/17'),
     'two middlewares' => $get('/middleware'),
     '404' => $get('/none'),
     // The CLI has no body, so that this one creates its request, too.
@@ -84,10 +84,19 @@ for ($round = 0; $round < ROUNDS; ++$round) {
     }
 }
 ob_end_clean();
+$bare = reset($best);
+unset($best[key($best)]);
+$cpu = preg_match('/^model name\s*: (.*)$/m', @file_get_contents('/proc/cpuinfo') ?: '', $found);
+printf(
+    "%s, revision %s, %s, PHP %s, JIT %s. A bare echo json_encode() needs %.2f µs.\n\n",
+    gmdate('Y-m-d'),
+    $argv[1] ?? 'unknown',
+    $cpu === 1 ? $found[1] : php_uname('m'),
+    PHP_VERSION,
+    (opcache_get_status(false)['jit']['on'] ?? false) ? 'on' : 'off',
+    $bare
+);
+echo "| request | µs |\n|---|---|\n";
 foreach ($best as $name => $time) {
-    printf(
-        "%-42s %5.2f µs\n",
-        $name,
-        $time - ($name === array_key_first($best) ? 0 : reset($best))
-    );
+    printf("| %s | %.1f |\n", $name, $time - $bare);
 }

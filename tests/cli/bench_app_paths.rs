@@ -1,9 +1,11 @@
 //! Tests which paths `surus bench app` measures: none that Surus or another engine answers.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::bench_app::app;
-use crate::{project, says};
+use crate::{project, run, says};
 
 #[test]
 fn paths_that_no_engine_answers_are_left_out_and_named() {
@@ -75,4 +77,17 @@ fn route_of_a_framework_that_changes_some_engines_only_is_a_note() {
     let json: Value = serde_json::from_str(&said.stdout).unwrap();
     let note = "/wp-admin/index.php does not measure `rewind`: a route sends it to `classic` there";
     says(&json["notes"].to_string(), &[note]);
+}
+
+#[test]
+fn directory_that_is_taken_for_a_path_is_named_with_the_right_order() {
+    let project = project(&[("public/index.html", "<p>hello")]);
+    let directory = project.path().to_str().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args(["bench", "app", "--path", "/", directory]);
+    // It is the application's, without a page of PHP, so that nothing is measured.
+    let said = run(command.current_dir(project.path()));
+    assert_eq!(said.status, 1);
+    let hint = format!("write it first: `surus bench app {directory} --path /`");
+    says(&said.stderr, &[&hint]);
 }

@@ -10,6 +10,7 @@ mod bench_app;
 mod bench_app_effects;
 mod bench_app_paths;
 mod bench_find_max;
+mod bench_options;
 mod bench_reports;
 mod build;
 mod check;

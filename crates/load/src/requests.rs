@@ -198,8 +198,15 @@ fn http2(request: &Request) -> Result<http::Request<()>, http::Error> {
         http2 = http2.header("user-agent", AGENT);
     }
     for (name, value) in &request.headers {
-        // HTTP/2 has no headers about connections.
-        let names = ["host", "connection", "transfer-encoding", "keep-alive"];
+        // HTTP/2 has no headers about connections (RFC 9113, section 8.2.2).
+        let names = [
+            "host",
+            "connection",
+            "transfer-encoding",
+            "keep-alive",
+            "proxy-connection",
+            "upgrade",
+        ];
         if !names.iter().any(|other| name.eq_ignore_ascii_case(other)) {
             http2 = http2.header(name, value);
         } else {

@@ -355,7 +355,13 @@ impl Run {
             Pace::Closed => None,
             Pace::Open(schedule) => {
                 let lateness = state.lateness.finish(Duration::ZERO);
-                let offered = self.offered(schedule, state.next, elapsed, &lateness);
+                let due = schedule.due_before(elapsed);
+                // Connections also take turns that are due later, and wait for them.
+                let taken = match is_interrupted {
+                    true => state.next.min(due),
+                    false => state.next,
+                };
+                let offered = self.offered(due, taken, &lateness);
                 record_unsent(&mut state.recorder, schedule, &offered, elapsed);
                 Some(offered)
             }
@@ -376,19 +382,13 @@ impl Run {
         }
     }
 
-    fn offered(
-        &self,
-        schedule: Schedule,
-        taken: u64,
-        elapsed: Duration,
-        lateness: &Latencies,
-    ) -> Offered {
+    fn offered(&self, due: u64, taken: u64, lateness: &Latencies) -> Offered {
         // All turns that were taken, and those that were due until the end.
         let limit = match self.plan.stop {
             Stop::Requests(count) => count,
             Stop::After(_) => u64::MAX,
         };
-        let due = taken.max(schedule.due_before(elapsed).min(limit));
+        let due = taken.max(due.min(limit));
         Offered {
             due,
             unsent: due - taken,

@@ -277,6 +277,31 @@ fn requests_that_were_never_sent_count_with_the_time_that_they_waited() {
 }
 
 #[test]
+fn turns_that_wait_for_their_time_are_not_due_when_the_run_is_interrupted() {
+    let mut plan = plan(answer(ok), 1);
+    plan.pace = Pace::Open(Schedule::constant(0.000_1));
+    plan.stop = Stop::After(Duration::from_secs(86_400));
+    let ended = Arc::new(AtomicU64::new(0));
+    let (seconds, _received) = channel();
+    let watch = Watch {
+        ended: ended.clone(),
+        seconds,
+        intervals: None,
+    };
+    // Four connections wait: one for its response, the others for hours.
+    let interrupt = async move {
+        while ended.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let outcome = surus_load::run(&plan, Some(watch), interrupt).unwrap();
+    assert!(outcome.is_interrupted);
+    let offered = outcome.offered.unwrap();
+    assert_eq!((offered.due, offered.unsent), (1, 0), "{offered:?}");
+    assert_eq!(outcome.totals.responses, 1);
+}
+
+#[test]
 fn rate_far_above_the_sent_one_is_counted_without_a_loop() {
     let length = Duration::from_secs(3600);
     let schedule = Schedule::constant(10_000_000.0);

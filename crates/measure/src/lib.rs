@@ -13,7 +13,7 @@ pub mod rounds;
 
 pub use interval_log::Interval;
 pub use machine::Machine;
-pub use number::{MARK, Measured, Number, Published, Unit};
+pub use number::{DISTURBED_MARK, FAILED_MARK, MARK, Measured, Number, Published, Unit, marks};
 pub use probe::{Probe, Usage};
 pub use recorder::{Latencies, Recorder, Second};
 pub use report::{Advice, BarNumbers, Bars, Cell, Chart, Line, Report, Row, Scale, Table};

@@ -50,6 +50,12 @@ impl Unit {
 /// Stands after a number that the load generator has limited.
 pub const MARK: &str = "†";
 
+/// Stands after a number that other processes on the machine have disturbed.
+pub const DISTURBED_MARK: &str = "‡";
+
+/// Stands after a number of a row in which requests failed.
+pub const FAILED_MARK: &str = "§";
+
 /// A number that was measured here.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
@@ -58,12 +64,18 @@ pub struct Measured {
     /// Ends of the 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval: Option<(f64, f64)>,
-    /// The samples of which `value` is the median.
+    /// The samples of which `value` is the median or the sum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     samples: Vec<f64>,
     /// Whether the load generator was the limit, so that the number says little of the server.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_generator_limited: bool,
+    /// Whether other processes took so much of the CPUs that the number may be too low or too high.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_disturbed: bool,
+    /// Whether `value` is the sum of the samples.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_sum: bool,
 }
 
 impl Measured {
@@ -75,6 +87,8 @@ impl Measured {
             interval: None,
             samples: Vec::new(),
             is_generator_limited: false,
+            is_disturbed: false,
+            is_sum: false,
         }
     }
 
@@ -82,6 +96,14 @@ impl Measured {
     pub fn limited_by_generator(self, is_limited: bool) -> Measured {
         Measured {
             is_generator_limited: is_limited,
+            ..self
+        }
+    }
+
+    /// The same number, marked if other processes have disturbed it.
+    pub fn disturbed(self, is_disturbed: bool) -> Measured {
+        Measured {
+            is_disturbed,
             ..self
         }
     }
@@ -94,16 +116,25 @@ impl Measured {
         })
     }
 
-    /// How many times another number it is; `None` if the load generator was the limit of one.
+    /// The sum of several runs, which no median can hide; `None` without any.
+    pub fn sum(samples: &[f64], unit: Unit) -> Option<Measured> {
+        (!samples.is_empty()).then(|| Measured {
+            samples: samples.to_vec(),
+            is_sum: true,
+            ..Measured::once(samples.iter().sum(), unit)
+        })
+    }
+
+    /// How many times another number it is; `None` if one of them has a mark.
     pub fn multiple_of(&self, other: &Measured) -> Option<Measured> {
-        let is_limited = self.is_generator_limited || other.is_generator_limited;
-        (!is_limited && other.value != 0.0)
+        let is_marked = self.is_marked() || other.is_marked();
+        (!is_marked && other.value != 0.0)
             .then(|| Measured::once(self.value / other.value, Unit::Ratio))
     }
 
-    /// Whether the load generator was the limit.
-    pub fn is_generator_limited(&self) -> bool {
-        self.is_generator_limited
+    /// Whether the load generator was the limit, or other processes have disturbed it.
+    pub fn is_marked(&self) -> bool {
+        self.is_generator_limited || self.is_disturbed
     }
 
     /// The bare value, to sort and draw by.
@@ -111,11 +142,19 @@ impl Measured {
         self.value
     }
 
-    /// The value with its unit, and with [`MARK`] if the load generator was the limit.
+    /// The value with its unit and its marks. A sum says how many rounds have a part of it.
     pub fn short(&self) -> String {
-        let text = self.unit.write(self.value);
-        match self.is_generator_limited {
-            true => format!("{text} {MARK}"),
+        let mut text = self.unit.write(self.value);
+        if self.is_sum && self.value > 0.0 {
+            let rounds = self.samples.len();
+            let parts = self.samples.iter().filter(|part| **part > 0.0).count();
+            text += &format!(" in {parts} of {rounds} rounds");
+        }
+        match self.is_marked() {
+            true => format!(
+                "{text} {}",
+                marks(self.is_generator_limited, self.is_disturbed)
+            ),
             false => text,
         }
     }
@@ -127,6 +166,14 @@ impl Measured {
             ..Measured::once(ratio.value, Unit::Times)
         }
     }
+}
+
+/// The marks of a number: [`MARK`] if the load generator was the limit, [`DISTURBED_MARK`] if other
+/// processes have disturbed it.
+pub fn marks(is_generator_limited: bool, is_disturbed: bool) -> String {
+    let marks = [(is_generator_limited, MARK), (is_disturbed, DISTURBED_MARK)];
+    let marks = marks.into_iter().filter(|(has, _)| *has);
+    marks.map(|(_, mark)| mark).collect()
 }
 
 /// A number that others have published.
@@ -178,8 +225,8 @@ impl Number {
         }
     }
 
-    /// The number with its unit, without its source and its interval. It has [`MARK`] if the load
-    /// generator was the limit, both ends of a range, and whether it is an estimate.
+    /// The number with its unit, without its source and its interval. It has its marks,
+    /// both ends of a range, and whether it is an estimate.
     pub fn short(&self) -> String {
         match self {
             Number::Measured(number) => number.short(),

@@ -6,7 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{read_dir, read_to_string};
 use std::time::{Duration, Instant};
 
-use nix::unistd::{SysconfVar, sysconf};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::{Pid, SysconfVar, sysconf};
 use serde::Serialize;
 
 pub use find::{listeners, unix_listeners};
@@ -16,7 +17,9 @@ pub use find::{listeners, unix_listeners};
 pub struct Sample {
     /// Seconds since the probe began.
     pub at: f64,
-    /// CPU time used since the probe began, in seconds.
+    /// CPU time used since the probe began, in seconds. It is exact for processes that run or that
+    /// nobody has waited for. The kernel tells the time of those that a process has waited for in
+    /// hundredths of a second: 20 ms may be missing or too much for each process that waits.
     pub cpu: f64,
     /// Proportional set size of all processes in bytes; `None` if the kernel refuses it.
     pub pss: Option<u64>,
@@ -26,7 +29,8 @@ pub struct Sample {
     pub processes: usize,
 }
 
-/// Seconds of CPU time above the resolution of `/proc`, so that a quotient makes sense.
+/// Seconds of CPU time above what the sum of processes that have ended may lack, so that a quotient
+/// makes sense.
 pub const LEAST_CPU: f64 = 0.05;
 
 /// What the processes used during a run.
@@ -49,8 +53,8 @@ impl Usage {
         self.samples.last().map_or(0.0, |last| last.cpu)
     }
 
-    /// Microseconds of CPU for each of `count`; `None` if `/proc` counts too coarsely to divide, or
-    /// if a root has ended.
+    /// Microseconds of CPU for each of `count`; `None` if there is too little to divide, or if a
+    /// root has ended.
     pub fn cpu_per(&self, count: u64) -> Option<f64> {
         let is_enough = self.cpu() >= LEAST_CPU && count > 0 && self.ended.is_empty();
         is_enough.then(|| self.cpu() * 1e6 / count as f64)
@@ -96,10 +100,10 @@ pub struct Probe {
     roots: Vec<i32>,
     programs: Vec<String>,
     ended: Vec<i32>,
-    ticks_per_second: f64,
+    tick: Duration,
     began: Instant,
-    cpu_before: u64,
-    highest_cpu: u64,
+    cpu_before: Duration,
+    highest_cpu: Duration,
     switches: Switches,
     samples: Vec<Sample>,
 }
@@ -111,20 +115,19 @@ impl Probe {
         if !roots.iter().any(|pid| is_running(*pid)) {
             return None;
         }
-        let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
         let mut probe = Probe {
             roots,
             programs,
             ended: Vec::new(),
-            ticks_per_second: ticks as f64,
+            tick: tick(),
             began: Instant::now(),
-            cpu_before: 0,
-            highest_cpu: 0,
+            cpu_before: Duration::ZERO,
+            highest_cpu: Duration::ZERO,
             switches: Switches::default(),
             samples: Vec::new(),
         };
         let tree = tree(&probe.roots);
-        probe.cpu_before = ticks_of(&tree);
+        probe.cpu_before = cpu_of(&tree, probe.tick);
         probe.highest_cpu = probe.cpu_before;
         probe.switches.begin(&tree);
         probe.take(&tree);
@@ -156,11 +159,11 @@ impl Probe {
         }
         // A child's time moves to its parent when it is reaped. The time of a root that exits is
         // lost, and must not make the sum fall.
-        self.highest_cpu = self.highest_cpu.max(ticks_of(tree));
+        self.highest_cpu = self.highest_cpu.max(cpu_of(tree, self.tick));
         let sizes: Vec<_> = tree.iter().filter_map(|pid| pss(*pid)).collect();
         let sample = Sample {
             at: self.began.elapsed().as_secs_f64(),
-            cpu: (self.highest_cpu - self.cpu_before) as f64 / self.ticks_per_second,
+            cpu: (self.highest_cpu - self.cpu_before).as_secs_f64(),
             pss: (!sizes.is_empty()).then(|| sizes.iter().sum()),
             switches: self.switches.update(tree),
             processes: tree.len(),
@@ -228,7 +231,9 @@ struct Stat {
     /// Whether it has exited, and no process has waited for it yet.
     has_exited: bool,
     parent: i32,
-    ticks: u64,
+    /// Ticks of its own, and of the children that it has waited for.
+    own: u32,
+    reaped: u32,
 }
 
 /// Reads `/proc/PID/stat`; `None` if the process has exited.
@@ -239,12 +244,13 @@ fn stat(pid: i32) -> Option<Stat> {
     let fields: Vec<_> = rest.split(' ').collect();
     // proc(5) counts the state as field 3. Fields 14 to 17 are the process's own user and system
     // time and those of the children it has reaped.
-    let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>());
+    let ticks = |place: usize| fields.get(place)?.parse::<u32>().ok();
     Some(Stat {
         // Field 20 is the number of threads. Others may go on after the first one.
         has_exited: matches!(*fields.first()?, "Z" | "X") && matches!(*fields.get(17)?, "0" | "1"),
         parent: fields.get(1)?.parse().ok()?,
-        ticks: ticks.sum::<Result<u64, _>>().ok()?,
+        own: ticks(11)?.checked_add(ticks(12)?)?,
+        reaped: ticks(13)?.checked_add(ticks(14)?)?,
     })
 }
 
@@ -262,28 +268,36 @@ fn program(pid: i32) -> String {
     }
 }
 
-fn ticks_of(tree: &[i32]) -> u64 {
-    tree.iter()
-        .filter_map(|pid| stat(*pid))
-        .map(|stat| stat.ticks)
-        .sum()
+/// CPU time that the processes `roots`, their descendants and the children that these have waited
+/// for have used since their start.
+pub fn cpu_time(roots: &[i32]) -> Duration {
+    cpu_of(&tree(roots), tick())
 }
 
-/// How long the processes and their descendants have run on a CPU since their start, by thread. It
-/// is exact where ticks of 10 ms are too coarse; a thread's time is lost when it exits.
-pub fn run_times(roots: &[i32]) -> HashMap<i32, Duration> {
-    let of_thread = |pid: i32, thread: i32| {
-        // The first number of schedstat is in nanoseconds (Linux, sched-stats.rst).
-        let text = read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
-        let time = text.split(' ').next()?.parse().ok()?;
-        Some((thread, Duration::from_nanos(time)))
+/// The unit in which the kernel tells the time of children that were waited for.
+fn tick() -> Duration {
+    let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten();
+    let ticks = ticks.and_then(|ticks| u32::try_from(ticks).ok());
+    Duration::from_secs(1) / ticks.unwrap_or(100).max(1)
+}
+
+/// CPU time of processes and of the children that they have waited for. Parents come first in
+/// `tree`, so that a child that ends meanwhile is not counted twice.
+fn cpu_of(tree: &[i32], tick: Duration) -> Duration {
+    let of_process = |pid: &i32| {
+        let stat = stat(*pid)?;
+        // Ticks cut up to 20 ms from each process, which is all of a worker's short run.
+        let own = own_cpu(*pid).unwrap_or(tick * stat.own);
+        Some(own + tick * stat.reaped)
     };
-    let mut times = HashMap::new();
-    for pid in tree(roots) {
-        let threads = numbers(&format!("/proc/{pid}/task")).collect::<Vec<_>>();
-        times.extend(threads.into_iter().filter_map(|it| of_thread(pid, it)));
-    }
-    times
+    tree.iter().filter_map(of_process).sum()
+}
+
+/// CPU time of all threads of a process, those that have exited included, in nanoseconds; `None`
+/// if the process has been waited for.
+fn own_cpu(pid: i32) -> Option<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid)).ok()?;
+    clock_gettime(clock).ok().map(Duration::from)
 }
 
 /// Proportional set size in bytes: memory that several processes share is divided among them.

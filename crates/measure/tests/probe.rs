@@ -1,8 +1,9 @@
 //! The probe: CPU time, memory and context switches of processes, and which of them listen.
 #![allow(clippy::unwrap_used)]
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use surus_measure::probe::Sample;
@@ -154,4 +155,64 @@ fn programs_of_the_roots_are_named() {
     let usage = Probe::begin(vec![own]).unwrap().end();
     assert_eq!(usage.names(), format!("{} ({own})", name.trim()));
     assert!(usage.ended.is_empty() && usage.names_of_ended().is_empty());
+}
+
+/// Starts 50 processes that use 5 ms each when a line comes. Says how many microseconds they have
+/// used by their own clocks. Waits for all at the next line, and then lives on.
+const MANY_SHORT: &str = r#"
+import os, sys, time
+sys.stdin.readline()
+report, to_report = os.pipe()
+stay, end = os.pipe()
+for _ in range(50):
+    if os.fork() == 0:
+        os.close(end)
+        while time.process_time() < 0.005:
+            pass
+        os.write(to_report, b"%8d" % (time.process_time() * 1e6))
+        os.read(stay, 1)
+        os._exit(0)
+used = 0
+for _ in range(50):
+    used += int(os.read(report, 8))
+print(used, flush=True)
+sys.stdin.readline()
+os.close(end)
+for _ in range(50):
+    os.wait()
+print("waited", flush=True)
+sys.stdin.readline()
+"#;
+
+#[test]
+fn time_of_many_processes_that_use_little_is_counted_in_full() {
+    let mut parent = Command::new("python3")
+        .args(["-c", MANY_SHORT])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut commands = parent.stdin.take().unwrap();
+    let mut said = BufReader::new(parent.stdout.take().unwrap()).lines();
+    let begin = || Probe::begin(vec![parent.id().cast_signed()]).unwrap();
+    let (mut probe, mut after_all) = (begin(), begin());
+    commands.write_all(b"begin\n").unwrap();
+    let used = said.next().unwrap().unwrap().parse::<f64>().unwrap() / 1e6;
+    assert!(used >= 0.25, "50 processes used {used} s");
+    // The parent uses some, too, and each child before its clock is read again.
+    let running = probe.sample();
+    assert!(
+        running.processes == 51 && running.cpu >= used,
+        "{running:?}"
+    );
+    commands.write_all(b"wait\n").unwrap();
+    assert_eq!(said.next().unwrap().unwrap(), "waited");
+    // Ticks lose up to 20 ms, but not of each child.
+    let waited = after_all.sample();
+    assert!(waited.processes == 1, "{waited:?}");
+    assert!(waited.cpu >= used - 0.02, "{waited:?}, {used} s before");
+    let earlier = begin().sample().cpu;
+    assert!(earlier < 0.05, "used before the probe began: {earlier} s");
+    drop(commands);
+    parent.wait().unwrap();
 }

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use surus_measure::{Cell, MARK, Measured, Ratio, Rounds, Row, Table, Unit};
+use surus_measure::{Cell, Measured, Ratio, Rounds, Row, Table, Unit};
 
 use crate::experiment::{Entry, Experiment, Load};
 use crate::published;
 use crate::quantity::Quantity;
-use crate::results::Results;
+use crate::results::{LEAST_ROUNDS, Results};
 
-/// With fewer rounds, the bootstrap's interval is too narrow for a verdict.
-pub const LEAST_ROUNDS: usize = 6;
 /// What is compared with the reference.
 const COMPARED: [Quantity; 3] = [Quantity::Rate, Quantity::Cpu, Quantity::P99];
 /// What is compared as well if it is a column of the experiment.
@@ -121,7 +119,6 @@ fn measured(columns: &[Quantity], entry: &Entry, load: &Load, results: &Results)
     let median = |quantity: &Quantity| results.median(&entry.name, &load.name, *quantity);
     let cell = |quantity: &Quantity| match median(quantity) {
         Some(number) => Cell::measured(number),
-        // The clock of `/proc` counts in hundredths of a second.
         None if *quantity == Quantity::Cpu => Cell::missing("too little to measure"),
         None => Cell::missing("–"),
     };
@@ -171,12 +168,9 @@ pub fn ratios(experiment: &Experiment, results: &Results) -> Vec<Table> {
             .filter(|name| *name != reference && load.is_for(name));
         let row = |name: &str| {
             let cells = compared.iter().map(|&quantity| {
-                let both = [name, reference];
-                let mut both = both.into_iter();
-                if quantity.depends_on_generator()
-                    && both.any(|name| results.is_generator_limited(name, &load.name))
-                {
-                    return Cell::missing(MARK);
+                let both = [name, reference].map(|name| (name, load.name.as_str()));
+                if let Some(marks) = results.marks(&both, quantity) {
+                    return Cell::missing(marks);
                 }
                 let under = |contestant| Under {
                     contestant,
@@ -282,7 +276,7 @@ pub fn machine(experiment: &Experiment, results: &Results) -> Table {
         let mut samples = Vec::new();
         for entry in &experiment.contestants {
             for load in &experiment.loads {
-                let found = results.samples(&entry.name, &load.name, quantity);
+                let found = results.all_samples(&entry.name, &load.name, quantity);
                 samples.extend(found.into_iter().flatten());
             }
         }

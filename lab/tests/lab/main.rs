@@ -1,6 +1,7 @@
 //! Runs `lab` on a small experiment of its own, and on wrong files.
 #![allow(clippy::unwrap_used)]
 
+mod disturbed;
 mod history;
 mod loads;
 mod render;

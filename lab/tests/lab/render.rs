@@ -1,23 +1,38 @@
 //! Tests of `lab render`: pages of results, README's table and the lists of documents.
 
+use serde_json::Value;
+
 use super::Tiny;
 use super::run::results;
 
 /// A run of ten rounds in which the second contestant keeps the load generator this busy.
 fn rendered_with_generator(busy: f64) -> Tiny {
+    rendered("small", |index, is_second, sample| {
+        if is_second && index == 3 {
+            sample["generator"] = busy.into();
+        }
+    })
+}
+
+/// A run of ten rounds. The numbers of the second contestant are twice as high as those of the
+/// first one, apart from what `change` makes of a round's sample.
+pub fn rendered(size: &str, change: impl Fn(usize, bool, &mut Value)) -> Tiny {
     let tiny = Tiny::new();
     tiny.succeed(&["run"]);
     let mut results = results(&tiny);
+    results["size"] = size.into();
     let rounds = results["rounds"].as_array_mut().unwrap();
     *rounds = rounds.iter().cycle().take(10).cloned().collect();
     for (index, round) in rounds.iter_mut().enumerate() {
         for turn in round["turns"].as_array_mut().unwrap() {
             let is_second = turn["contestant"] == "second";
             let sample = &mut turn["samples"]["hello"];
-            sample["generator"] = if is_second && index == 3 { busy } else { 20.0 }.into();
+            sample["generator"] = 20.0.into();
+            sample["others"] = 5.0.into();
             for quantity in ["rate", "p99", "cpu"] {
                 sample[quantity] = if is_second { 200.0 } else { 100.0 }.into();
             }
+            change(index, is_second, sample);
         }
     }
     let directory = tiny.path("target/lab/results/tiny");
@@ -359,4 +374,22 @@ fn ratios_are_to_each_reference_and_of_the_billed_quantity() {
     let page = tiny.read("docs/results/tiny.md");
     let head = format!("{to_first}\n|  | billed, average | requests/s | CPU per request | p99 |");
     assert!(page.contains(&head), "{page}");
+}
+
+#[test]
+fn failures_of_one_round_are_summed_and_marked() {
+    let tiny = rendered("small", |index, is_second, sample| {
+        sample["failed"] = if is_second && index == 4 { 3.0 } else { 0.0 }.into();
+    });
+    let page = tiny.read("docs/results/tiny.md");
+    let row = "| php -S, twice | 200/s | 200 ms | 3 in 1 of 10 rounds |";
+    assert!(page.contains(row), "{page}");
+    assert!(page.contains("| php -S | 100/s | 100 ms | 0 |"), "{page}");
+    let readme = tiny.read("README.md");
+    for part in [
+        "| Hello | 100/s · 100 µs | **200/s § · 200 µs** |",
+        "\n§: requests failed:\n\n- php -S, twice, Hello, 3 in 1 of 10 rounds\n",
+    ] {
+        assert!(readme.contains(part), "{part} is not in {readme}");
+    }
 }

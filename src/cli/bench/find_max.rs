@@ -175,7 +175,7 @@ fn tables(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Table> {
             columns: ["responses", "p50", "p99", "failed", "never sent", "bound"]
                 .map(String::from)
                 .to_vec(),
-            rows: tried.iter().map(row).collect(),
+            rows: tried.iter().enumerate().map(row).collect(),
         },
     ]
 }
@@ -255,7 +255,7 @@ fn holds(outcome: &RunOutcome, rate: f64, bound: Duration) -> bool {
     outcome.totals.failed() == 0 && slow * 100 <= due
 }
 
-fn row(tried: &Tried) -> Row {
+fn row((index, tried): (usize, &Tried)) -> Row {
     let (rate, outcome) = (tried.offered, &tried.outcome);
     let cell = |value, unit| Cell::measured(Measured::once(value, unit));
     let latencies = &outcome.latencies;
@@ -263,7 +263,8 @@ fn row(tried: &Tried) -> Row {
     let verdict = verdict(tried.holds);
     let label = Unit::PerSecond.write(rate);
     Row::new(
-        &format!("{rate:.1}"),
+        // A rate may be tried twice.
+        &format!("{:03}", index + 1),
         &label,
         vec![
             cell(outcome.rate(), Unit::PerSecond),

@@ -1,5 +1,6 @@
 //! Options of `surus bench` and `surus bench compare`, and the plan that they make.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
@@ -7,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use bytes::Bytes;
 use surus_load::{Expectations, Mix, Origin, Pace, Plan, Protocol, Request, Schedule, StatusSet};
 use surus_load::{Stop, Url, parse_file};
 
 use crate::units::Time;
 
-/// Most bytes of a file of requests.
+/// Most bytes of a file of requests or of a body.
 const MAX_FILE: u64 = 64 << 20;
 /// Open files besides connections: those of the runtime, of the report and of measuring the server.
 const OTHER_FILES: u64 = 24;
@@ -43,6 +45,9 @@ pub struct Load {
     /// File whose content is the body
     #[arg(long, value_name = "FILE", conflicts_with = "body")]
     body_file: Option<PathBuf>,
+    /// Its content: a pipe has it only once.
+    #[arg(skip)]
+    body_read: OnceCell<Bytes>,
     /// Open a connection for every request
     #[arg(long)]
     no_keepalive: bool,
@@ -97,8 +102,11 @@ impl Load {
         }
         if let Some(file) = file {
             ensure_only_host(&requests)?;
-            let text = read_requests(file)
-                .with_context(|| format!("cannot read {} (--file)", file.display()))?;
+            let text = read_limited(file).and_then(|bytes| {
+                let text = String::from_utf8(bytes);
+                text.map_err(|_| std::io::Error::other("it is no UTF-8 text"))
+            });
+            let text = text.with_context(|| format!("cannot read {} (--file)", file.display()))?;
             let base: Option<Origin> = requests.first().map(|request| request.url.origin.clone());
             requests = parse_file(&text, base.as_ref())
                 .map_err(|error| anyhow!("{} (--file): {error}", file.display()))?;
@@ -184,9 +192,7 @@ impl Load {
             request.body = body.clone().into();
         }
         if let Some(file) = &self.body_file {
-            let body = std::fs::read(file)
-                .with_context(|| format!("cannot read {} (--body-file)", file.display()))?;
-            request.body = body.into();
+            request.body = self.read_body(file)?;
         }
         match &self.method {
             Some(method) => request.method.clone_from(method),
@@ -197,6 +203,16 @@ impl Load {
         }
         self.redirect(&mut request)?;
         Ok(request)
+    }
+
+    /// The content of the body's file, which all requests share.
+    fn read_body(&self, file: &Path) -> anyhow::Result<Bytes> {
+        if let Some(body) = self.body_read.get() {
+            return Ok(body.clone());
+        }
+        let body = read_limited(file)
+            .with_context(|| format!("cannot read {} (--body-file)", file.display()))?;
+        Ok(self.body_read.get_or_init(|| body.into()).clone())
     }
 
     fn redirect(&self, request: &mut Request) -> anyhow::Result<()> {
@@ -270,14 +286,15 @@ fn weighted(text: &str) -> anyhow::Result<(&str, u32)> {
     }
 }
 
-/// Reads a file of requests, which may be a pipe.
-fn read_requests(file: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    let file = File::open(file)?;
-    file.take(MAX_FILE + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MAX_FILE {
+/// Reads a file, which may be a pipe.
+fn read_limited(file: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(file)?
+        .take(MAX_FILE + 1)
+        .read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MAX_FILE {
         true => Err(std::io::Error::other("it is larger than 64 MiB")),
-        false => Ok(text),
+        false => Ok(bytes),
     }
 }
 

@@ -210,6 +210,13 @@ fn requests(args: &App) -> anyhow::Result<Requests> {
                  characters as %XX"
             );
         }
+        // `--path / DIR` takes the directory for another path.
+        if path != "/" && args.project.named() == Path::new(".") && Path::new(path).is_dir() {
+            super::progress::line(&format!(
+                "--path {path}: taken for a path to request, and is a directory here; if it is the \
+                 application's, write it first: `surus bench app {path} --path /`"
+            ));
+        }
     }
     let mut headers = options::parse_headers(&args.headers)?;
     if !headers
