@@ -86,6 +86,7 @@ pub const FILES: &[(&str, &str)] = &{
         "src/Laravel/BootRequest.php",
         "src/Laravel/Databases.php",
         "src/Laravel/FailedJobs.php",
+        "src/Laravel/HorizonEvents.php",
         "src/Laravel/Isolation.php",
         "src/Laravel/JobProcessor.php",
         "src/Laravel/Jobs.php",
