@@ -8,7 +8,7 @@ use std::process::Command;
 use super::database::{Kind, PASSWORD, in_each_database};
 use super::site::{Site, extension, framework, installed};
 use super::table::Table;
-use super::work::{Work, notes};
+use super::work::{Work, notes, with_longer_times};
 use crate::common::php::cli;
 
 const JOB: &str = r#"<?php
@@ -25,7 +25,7 @@ final class Work implements ShouldQueue
     private static int $inProcess = 0;
     public function __construct(private string $do) {
         $this->backoff = $do === 'back off' ? 3600 : 0;
-        $this->timeout = $do === 'hang' ? 1 : 20;
+        $this->timeout = $do === 'hang' ? (int) getenv('HANG') : 20;
     }
     public function handle(): void
     {
@@ -39,7 +39,7 @@ final class Work implements ShouldQueue
             'exit' => exit(3),
             'kill' => posix_kill(getmypid(), SIGKILL),
             'hang' => sleep(600),
-            'sleep' => sleep(2),
+            'wait' => Notes::wait(),
             'redis' => app('redis')->connection()->incr('touched'),
             'well' => null,
         };
@@ -80,6 +80,13 @@ final class Notes
     public static function note(string $line): void
     {
         file_put_contents(getenv('NOTES'), "$line\n", FILE_APPEND | LOCK_EX);
+    }
+    public static function wait(): void
+    {
+        while (!file_exists(getenv('NOTES').'.go')) {
+            usleep(5000);
+            clearstatcache();
+        }
     }
 }
 "#;
@@ -338,6 +345,11 @@ impl Laravel {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// Lets the jobs go on that wait.
+    pub fn go(&self) {
+        std::fs::write(self.notes.with_extension("go"), "").unwrap();
+    }
+
     pub fn notes_file(&self) -> &Path {
         &self.notes
     }
@@ -396,11 +408,7 @@ fn jobs_of_an_unconfigured_application_run_as_laravel_decides(kind: Kind) {
                 let clean = noted
                     .iter()
                     .filter(|note| note.ends_with(" of jobs/mails, 0 before"));
-                assert_eq!(
-                    clean.count(),
-                    7,
-                    "a job sees nothing of the others: {noted:?}"
-                );
+                assert_eq!(clean.count(), 7, "jobs see others: {noted:?}");
             }
             for note in &mut noted {
                 let run = note.split(" of jobs/mails").next().unwrap().len();
@@ -430,24 +438,35 @@ fn jobs_of_an_unconfigured_application_run_as_laravel_decides(kind: Kind) {
 
 #[test]
 fn job_that_ends_its_process_is_tried_again_and_failed_by_laravel() {
-    let laravel = Laravel::new(&debian());
+    with_longer_times(a_job_that_never_ends_begins_twice);
+}
+
+/// Whether it does so before its timeout.
+fn a_job_that_never_ends_begins_twice(timeout: &str) -> bool {
+    let mut laravel = Laravel::new(&debian());
+    laravel.set("HANG", timeout.trim_end_matches('s'));
     laravel.push(&["exit", "kill", "hang", "well"]);
     let work = laravel.start(&["--workers", "2"]);
     work.wait_until(|| laravel.table.is_empty());
     let noted = laravel.notes();
+    if runs(&noted, "hang") < 2 {
+        return false;
+    }
     for what in ["exit", "kill", "hang"] {
-        let runs = noted
-            .iter()
-            .filter(|note| note.starts_with(&format!("{what}, attempt")));
-        assert_eq!(runs.count(), 2, "{noted:?}");
+        assert_eq!(runs(&noted, what), 2, "{noted:?}");
         let failed = format!("{what} failed: App\\Work: ");
-        assert!(
-            noted.iter().any(|note| note.starts_with(&failed)),
-            "{noted:?}"
-        );
+        let is_failed = noted.iter().any(|note| note.starts_with(&failed));
+        assert!(is_failed, "{noted:?}");
     }
     assert_eq!(laravel.table.failed().len(), 3);
     assert!(noted.contains(&"well, attempt 1 of jobs/mails, 0 before".to_string()));
+    true
+}
+
+/// How often a job has begun.
+pub fn runs(notes: &[String], what: &str) -> usize {
+    let run = format!("{what}, attempt");
+    notes.iter().filter(|note| note.starts_with(&run)).count()
 }
 
 fn failure_that_laravel_cannot_record_is_recorded_by_surus(kind: Kind) {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::database::{Kind, in_each_database};
 use super::site::Site;
 use super::table::{Table, now};
-use super::work::{Work, notes};
+use super::work::{Work, notes, with_longer_times};
 use crate::common::tree;
 
 /// Does what the job says, and notes when it begins and when it is done.
@@ -192,7 +192,12 @@ fn failing_job_is_tried_again_and_buried_with_its_reason(kind: Kind) {
 }
 
 fn job_that_crashes_exits_or_never_ends_harms_no_other(kind: Kind) {
-    let plain = Plain::new(kind, "tries = 1\ntimeout = '1s'\n");
+    with_longer_times(|timeout| only_a_job_that_never_ends_times_out(kind, timeout));
+}
+
+/// Whether it began and is the only job that reached the timeout.
+fn only_a_job_that_never_ends_times_out(kind: Kind, timeout: &str) -> bool {
+    let plain = Plain::new(kind, &format!("tries = 1\ntimeout = '{timeout}'\n"));
     for (number, what) in ["kill", "exit", "memory", "hang", "throw"]
         .into_iter()
         .enumerate()
@@ -202,6 +207,9 @@ fn job_that_crashes_exits_or_never_ends_harms_no_other(kind: Kind) {
     }
     let work = plain.start(&["--workers", "2"]);
     work.wait_until(|| plain.table.is_empty());
+    if work.timeouts() > 1 || plain.count("begins 3") == 0 {
+        return false;
+    }
     for number in 0..5 {
         assert_eq!(plain.count(&format!("begins {number}")), 1);
         assert_eq!(plain.count(&format!("done {}", 10 + number)), 1);
@@ -223,6 +231,7 @@ fn job_that_crashes_exits_or_never_ends_harms_no_other(kind: Kind) {
             "{reason}: {reasons:?}"
         );
     }
+    true
 }
 
 fn job_that_kills_its_workers_is_buried(kind: Kind) {
@@ -267,7 +276,13 @@ fn job_is_not_done_before_its_shutdown_functions(kind: Kind) {
 }
 
 fn group_runs_in_order_even_if_a_job_fails(kind: Kind) {
-    let plain = Plain::new(kind, "group = 'customer'\nbackoff = '1s'\n");
+    with_longer_times(|backoff| other_groups_do_not_wait(kind, backoff));
+}
+
+/// Whether the jobs of another group end before a job runs again that has failed.
+fn other_groups_do_not_wait(kind: Kind, backoff: &str) -> bool {
+    let settings = format!("group = 'customer'\nbackoff = '{backoff}'\n");
+    let plain = Plain::new(kind, &settings);
     for number in 0..9 {
         let what = if number == 0 { "throw once" } else { "" };
         let job = json!({ "n": number, "do": what, "customer": number % 3 });
@@ -284,10 +299,7 @@ fn group_runs_in_order_even_if_a_job_fails(kind: Kind) {
         assert_eq!(done, [customer, customer + 3, customer + 6], "{notes:?}");
     }
     let at = |note: &str| notes.iter().position(|it| it == note);
-    assert!(
-        at("done 7") < at("done 0"),
-        "other groups do not wait: {notes:?}"
-    );
+    at("done 7") < at("done 0")
 }
 
 fn delayed_job_and_expired_reservation_run_when_they_are_due(kind: Kind) {

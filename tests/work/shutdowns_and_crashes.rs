@@ -29,11 +29,13 @@ fn sigquit_and_sigint_finish_the_running_job_and_return_the_others() {
 fn ends_in_order(kind: Kind, name: &str) {
     let plain = Plain::new(kind, "");
     for number in 0..6 {
-        plain.push(number, "sleep");
+        plain.push(number, "wait");
     }
     let mut work = plain.start(&["--workers", "1"]);
     work.wait_until(|| plain.count("begins 0") == 1);
     work.signal(name);
+    work.wait_for_log(|log| log.contains("running jobs finish"));
+    plain.go(true);
     assert!(work.wait().success(), "{}", work.log());
     assert_eq!(plain.count("done 0"), 1);
     let rows = plain.table.rows();
@@ -97,9 +99,10 @@ fn job_is_not_buried_for_kills_after_a_request_to_stop() {
 fn locked_database_is_waited_for() {
     let plain = Plain::new(Kind::Sqlite, "");
     let work = plain.start(&["--workers", "1"]);
-    plain.push(0, "sleep");
+    plain.push(0, "wait");
     work.wait_until(|| plain.count("begins 0") == 1);
     plain.table.run("begin exclusive");
+    plain.go(true);
     // Longer than the job runs, and than Surus waits for a lock.
     work.wait_for_log(|log| log.contains("cannot settle a job"));
     plain.table.run("commit");
@@ -179,14 +182,7 @@ fn killed_processes_lose_no_job(kind: Kind) {
             signal(*pid, "KILL");
         }
     }
-    // Many jobs take longer than `wait_until` waits.
-    for _ in 0..jobs {
-        if plain.table.rows().len() < 100 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    work.wait_until(|| plain.table.is_empty());
+    work.wait_until_none(|| plain.table.rows().len());
     let notes: BTreeSet<_> = plain.notes().into_iter().collect();
     for number in 0..jobs {
         assert!(

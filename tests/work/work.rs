@@ -79,6 +79,24 @@ impl Work {
         panic!("it has not come true; the log:\n{}", self.log());
     }
 
+    /// Waits until nothing is left, as long as less is left every minute.
+    #[track_caller]
+    pub fn wait_until_none(&self, left: impl Fn() -> usize) {
+        let mut least = left();
+        while least > 0 {
+            self.wait_until(|| left() < least);
+            least = left().min(least - 1);
+        }
+    }
+
+    /// How often a job has reached its timeout.
+    pub fn timeouts(&self) -> usize {
+        let is_one = |line: &&str| {
+            line.contains("job failed") && line.contains("no response before the deadline")
+        };
+        self.log().lines().filter(is_one).count()
+    }
+
     pub fn signal(&self, name: &str) {
         signal(self.pid(), name);
     }
@@ -107,6 +125,13 @@ impl Drop for Work {
             assert!(!log.contains("restored state differs"), "{log}");
         }
     }
+}
+
+/// Runs a test with a short time, and with longer ones until it says that the time was right. On a
+/// busy machine, what needs hardly any time needs some.
+#[track_caller]
+pub fn with_longer_times(is_right: impl FnMut(&str) -> bool) {
+    assert!(["1s", "5s", "20s"].into_iter().any(is_right));
 }
 
 pub fn signal(pid: u32, name: &str) {

@@ -188,13 +188,6 @@ fn killed_processes_lose_no_job_in_rabbitmq() {
         let missing = (0..jobs).filter(|number| !notes.contains(&format!("done {number}")));
         missing.count()
     };
-    // Many jobs take longer than `wait_until` waits.
-    for _ in 0..jobs {
-        if missing() < 100 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    work.wait_until(|| missing() == 0);
+    work.wait_until_none(missing);
     assert!(site.buried().is_empty());
 }

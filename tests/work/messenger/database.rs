@@ -2,7 +2,7 @@
 
 use super::super::database::{Kind, Server, in_each_database};
 use super::super::operate::said;
-use super::super::work::{descendants, signal};
+use super::super::work::{descendants, signal, with_longer_times};
 use super::Messenger;
 
 const DSN: &str = "doctrine://default";
@@ -88,17 +88,26 @@ fn messages_of_an_unconfigured_application_run_as_messenger_decides(kind: Kind) 
 }
 
 fn message_that_ends_its_process_is_sent_again_and_fails_as_messenger_decides(kind: Kind) {
+    with_longer_times(|timeout| only_a_message_that_never_ends_times_out(kind, timeout));
+}
+
+/// Whether a message that never ends began twice, and no other reached the timeout.
+fn only_a_message_that_never_ends_times_out(kind: Kind, timeout: &str) -> bool {
     let messenger = Messenger::new(kind, "messenger7", DSN);
-    messenger.configure("[[queue]]\nname = 'async'\ntimeout = '2s'\n");
+    messenger.configure_timeout(timeout);
     messenger.send(&["exit", "kill", "hang", "well"]);
     let work = messenger.start(&["--workers", "2"], &[]);
     work.wait_until(|| messenger.rows("default") == 0);
+    if work.timeouts() > 2 || messenger.count("hang, ") < 2 {
+        return false;
+    }
     for what in ["exit", "kill", "hang"] {
         let runs = messenger.count(&format!("{what}, "));
         assert_eq!(runs, 2, "{what}: {:?} {}", messenger.notes(), work.log());
     }
     assert_eq!(messenger.rows("failed"), 3, "{}", work.log());
     assert_eq!(messenger.count("well is done"), 1);
+    true
 }
 
 fn message_longer_than_the_limit_is_kept_unread_until_the_limit_is_raised(kind: Kind) {

@@ -217,6 +217,12 @@ impl Messenger {
         std::fs::write(self.site.www().join("surus.toml"), config).unwrap();
     }
 
+    pub fn configure_timeout(&self, timeout: &str) {
+        self.configure(&format!(
+            "[[queue]]\nname = 'async'\ntimeout = '{timeout}'\n"
+        ));
+    }
+
     /// How many messages a queue of the table has.
     pub fn rows(&self, queue: &str) -> usize {
         let sql = format!("select id from messenger_messages where queue_name = '{queue}'");

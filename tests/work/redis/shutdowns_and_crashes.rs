@@ -170,14 +170,7 @@ fn killed_processes_lose_no_job_in_redis() {
             }
         }
     }
-    // Many jobs take longer than `wait_until` waits.
-    for _ in 0..jobs {
-        if site.redis.jobs(DEFAULT).concat().len() < 100 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    work.wait_until(|| site.is_empty());
+    work.wait_until_none(|| site.redis.jobs(DEFAULT).concat().len());
     let notes: BTreeSet<_> = site.plain.notes().into_iter().collect();
     for number in 0..jobs {
         assert!(

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::operate::{address, said, surus};
 use super::super::plain::Plain;
-use super::super::work::Work;
+use super::super::work::{Work, with_longer_times};
 use super::{Site, base, counts, counts_at, dead, queue};
 
 #[test]
@@ -62,8 +62,13 @@ fn failing_job_is_tried_again_and_buried_with_its_reason() {
 
 #[test]
 fn job_that_crashes_exits_or_never_ends_harms_no_other() {
-    let Some(site) = Site::new("tries = 1\ntimeout = '1s'\n") else {
-        return;
+    with_longer_times(only_a_job_that_never_ends_times_out);
+}
+
+/// Whether it began and is the only job that reached the timeout.
+fn only_a_job_that_never_ends_times_out(timeout: &str) -> bool {
+    let Some(site) = Site::new(&format!("tries = 1\ntimeout = '{timeout}'\n")) else {
+        return true;
     };
     for (number, what) in ["kill", "exit", "memory", "hang", "throw"]
         .into_iter()
@@ -74,12 +79,16 @@ fn job_that_crashes_exits_or_never_ends_harms_no_other() {
     }
     let work = site.start(&["--workers", "2"]);
     work.wait_until(|| site.is_empty());
+    if work.timeouts() > 1 || site.count("begins 3") == 0 {
+        return false;
+    }
     for number in 0..5 {
         assert_eq!(site.count(&format!("begins {number}")), 1);
         assert_eq!(site.count(&format!("done {}", 10 + number)), 1);
     }
     let bodies = site.queue.take_dead();
     assert_eq!(bodies.len(), 5, "{bodies:?}");
+    true
 }
 
 #[test]
@@ -161,8 +170,13 @@ fn dead_letters_are_listed_retried_and_forgotten() {
 
 #[test]
 fn group_of_a_fifo_queue_runs_in_order_even_if_a_job_fails() {
-    let Some(site) = Site::fifo("backoff = '1s'\n") else {
-        return;
+    with_longer_times(other_groups_do_not_wait);
+}
+
+/// Whether the jobs of another group end before a job runs again that has failed.
+fn other_groups_do_not_wait(backoff: &str) -> bool {
+    let Some(site) = Site::fifo(&format!("backoff = '{backoff}'\n")) else {
+        return true;
     };
     let jobs = (0..9).map(|number| {
         let what = if number == 0 { "throw once" } else { "" };
@@ -180,10 +194,7 @@ fn group_of_a_fifo_queue_runs_in_order_even_if_a_job_fails() {
         assert_eq!(done, [group, group + 3, group + 6], "{notes:?}");
     }
     let at = |note: &str| notes.iter().position(|it| it == note);
-    assert!(
-        at("done 7") < at("done 0"),
-        "other groups do not wait: {notes:?}"
-    );
+    at("done 7") < at("done 0")
 }
 
 #[test]

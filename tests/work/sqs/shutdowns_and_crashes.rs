@@ -167,14 +167,7 @@ fn killed_processes_lose_no_job_in_sqs() {
             }
         }
     }
-    // Many jobs take longer than `wait_until` waits.
-    for _ in 0..jobs {
-        if site.queue.len() < 100 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    work.wait_until(|| site.is_empty());
+    work.wait_until_none(|| site.queue.len());
     let notes: BTreeSet<_> = site.plain.notes().into_iter().collect();
     for number in 0..jobs {
         let done = notes.contains(&format!("done {number}"));
