@@ -206,8 +206,12 @@ impl Drive {
         self.interrupted()
     }
 
+    /// Begins jobs, unless their queue has been paused or all stop.
     fn begin(&mut self) {
-        while !self.is_draining
+        if self.paused.has_changed().is_ok_and(|changed| changed) {
+            self.pause();
+        }
+        while !self.stop.is_cancelled()
             && let Some((begun, job)) = self.scheduler.next(now())
         {
             self.begun.insert(begun.id(), (begun.queue, job.clone()));

@@ -146,6 +146,28 @@ async fn job_returned_by_a_pause_runs_first_if_the_queue_is_resumed_at_once() {
     assert!(returned(drive, &source).await.is_empty());
 }
 
+#[tokio::test]
+async fn no_job_begins_after_a_stop_although_one_ended_at_the_same_time() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..3));
+    drive.scheduler.set_workers(1);
+    drive.stop.cancel();
+    drive.begin();
+    assert!(drive.begun.is_empty());
+}
+
+#[tokio::test]
+async fn no_job_begins_after_a_pause_although_one_ended_at_the_same_time() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..3));
+    drive.scheduler.set_workers(1);
+    drive.front.pause(None, true);
+    drive.begin();
+    assert!(drive.begun.is_empty());
+}
+
 /// A job whose reservation has expired, as its broker delivers it again.
 fn renewed(id: usize) -> anyhow::Result<Vec<Job>> {
     let mut received = jobs(id..id + 1)?;
