@@ -15,6 +15,59 @@ use super::markdown::pages;
 /// Sections with keys that the user chooses.
 const FREE: [&str; 2] = ["php", "env"];
 
+/// First words of names with a dot that are no settings of Surus: PHP's, php-fpm's, RoadRunner's,
+/// and those of frameworks, brokers and traces.
+const OTHERS: [&str; 17] = [
+    "amqp",
+    "connection",
+    "date",
+    "example",
+    "ffi",
+    "horizon",
+    "jobs",
+    "kernel",
+    "mail",
+    "opcache",
+    "pm",
+    "server",
+    "session",
+    "supervisor",
+    "surus",
+    "workspace",
+    "zend",
+];
+
+/// What follows the dot in names of files.
+const FILES: [&str; 27] = [
+    "c",
+    "config",
+    "d",
+    "dat",
+    "example",
+    "go",
+    "gz",
+    "h",
+    "inc",
+    "ini",
+    "json",
+    "local",
+    "lock",
+    "log",
+    "md",
+    "neon",
+    "out",
+    "pem",
+    "php",
+    "production",
+    "rs",
+    "so",
+    "toml",
+    "xml",
+    "yaml",
+    "yml",
+    "zip",
+];
+
 /// The section of several sites, whose tables have keys of their own.
 const SITES: &str = "[[site]]";
 
@@ -57,14 +110,14 @@ fn settings_that_documents_name_exist() {
     let mut unknown = Vec::new();
     for page in pages() {
         for found in setting.captures_iter(&page.text) {
-            let key = format!("{}.{}", &found[1], &found[2]);
-            let is_file = ["rs", "md", "toml", "json", "php", "ini", "lock", "c", "h"];
-            if sections.contains(&found[1])
-                && !FREE.contains(&&found[1])
-                && !is_file.contains(&&found[2])
-                && !known.contains_key(&key)
-            {
-                unknown.push(format!("{}: {key}", page.name));
+            let (section, key) = (&found[1], &found[2]);
+            let is_ours = sections.contains(section) && !FREE.contains(&section);
+            let exists = match is_ours {
+                true => known.contains_key(&format!("{section}.{key}")),
+                false => OTHERS.contains(&section),
+            };
+            if !exists && !FILES.contains(&key) {
+                unknown.push(format!("{}: {section}.{key}", page.name));
             }
         }
     }

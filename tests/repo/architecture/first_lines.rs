@@ -26,8 +26,8 @@ const QUESTIONS: [&str; 9] = [
     "How", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why",
 ];
 
-/// Directories with files of other languages than Rust.
-const OTHERS: [&str; 10] = [
+/// Directories with files of other languages than Rust, most of them with some of Rust, too.
+const OTHERS: [&str; 11] = [
     ".ci",
     "crates",
     "examples",
@@ -37,6 +37,7 @@ const OTHERS: [&str; 10] = [
     "php",
     "sapi",
     "scripts",
+    "src",
     "tests",
 ];
 
@@ -79,7 +80,7 @@ fn first_comment_of_each_language_is_found() {
 
 #[test]
 fn first_paragraphs_have_at_most_two_lines() {
-    let wrong: Vec<_> = commented(&[&OTHERS[..], &["src"]].concat())
+    let wrong: Vec<_> = commented(&OTHERS)
         .into_iter()
         .filter(|(_, text)| first_paragraph(text) > 2)
         .map(|(file, _)| file)
