@@ -1,5 +1,6 @@
-//! Reads TOML files of the lab. The error for a wrong one names mistake, place and remedy.
+//! Reads TOML and JSON files of the lab. The error for a wrong one names mistake, place and remedy.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -49,6 +50,16 @@ impl Places {
         names.sort();
         Ok(names)
     }
+}
+
+/// Reads a JSON file of `writer`'s. `None` if there is none.
+pub fn read_json<T: DeserializeOwned>(file: &Path, writer: &str) -> anyhow::Result<Option<T>> {
+    let text = match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        text => text.with_context(|| format!("cannot read {}", file.display()))?,
+    };
+    let found = serde_json::from_str(&text);
+    found.with_context(|| format!("{} is not what {writer} writes", file.display()))
 }
 
 /// Reads a TOML file. Its first line must be a comment: it tells readers whose rules the file

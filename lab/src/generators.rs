@@ -4,9 +4,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::Context;
 use serde::Deserialize;
 use surus_measure::{Machine, Ratio, Rounds, Unit, rounds};
+
+use crate::files;
 
 /// The file of a directory of results.
 pub const FILE: &str = "generators.json";
@@ -53,14 +54,7 @@ struct Generator {
 impl Generators {
     /// `None` if there is no file.
     pub fn read(directory: &Path) -> anyhow::Result<Option<Generators>> {
-        let file = directory.join(FILE);
-        if !file.exists() {
-            return Ok(None);
-        }
-        let text = std::fs::read_to_string(&file);
-        let text = text.with_context(|| format!("cannot read {}", file.display()))?;
-        let found = serde_json::from_str(&text);
-        found.with_context(|| format!("{} is not of scripts/check-generators", file.display()))
+        files::read_json(&directory.join(FILE), "scripts/check-generators")
     }
 
     fn table(&self) -> String {
@@ -102,7 +96,7 @@ pub fn section(directory: &Path) -> anyhow::Result<String> {
     ))
 }
 
-/// The numbers of one, and the ratios of ours to them.
+/// The row of a generator: its numbers, and the ratio of `surus bench` to each.
 fn cells(ours: &Generator, one: &Generator) -> Vec<String> {
     let median = |samples: &[f64], unit: Unit| {
         let median = rounds::median(samples);

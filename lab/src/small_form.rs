@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use surus_measure::Machine;
 
 use crate::experiment::Experiment;
+use crate::files;
 
 /// The file of a directory of results.
 pub const FILE: &str = "small-form.json";
@@ -33,14 +34,7 @@ impl SmallForm {
 
     /// `None` if there is no file.
     pub fn read(directory: &Path) -> anyhow::Result<Option<SmallForm>> {
-        let file = directory.join(FILE);
-        if !file.exists() {
-            return Ok(None);
-        }
-        let text = std::fs::read_to_string(&file);
-        let text = text.with_context(|| format!("cannot read {}", file.display()))?;
-        let found = serde_json::from_str(&text);
-        found.with_context(|| format!("{} does not say how long a run took", file.display()))
+        files::read_json(&directory.join(FILE), "`make lab`")
     }
 
     pub fn write(&self, directory: &Path) -> anyhow::Result<()> {

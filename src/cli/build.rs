@@ -7,7 +7,6 @@ use anyhow::{Context, bail};
 use super::options::Project;
 use super::packaging::{self, PackageRequest};
 use super::stdout::{self, say};
-use crate::observe::log;
 use crate::package::bootstrap::NamedProgram;
 use crate::package::executable::write;
 use crate::package::kind::PackageKind;
@@ -32,12 +31,7 @@ pub struct Build {
 }
 
 pub fn run(args: Build) -> anyhow::Result<()> {
-    let project = args.project.directory()?;
-    let loaded = args.project.load()?;
-    log::start(&log::Settings {
-        level: "warn".into(),
-        ..loaded.config.log.clone()
-    })?;
+    let (project, loaded) = packaging::begin(&args.project)?;
     let output = match args.output {
         Some(output) => output,
         None => {

@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::Context;
 
 use super::engine_setup::PoolConfig;
+use super::options::Project;
 use super::stdout::say;
 use super::{engine_setup, events};
 use crate::config::{Config, Loaded};
@@ -33,6 +34,17 @@ pub(super) struct PackageRequest<'a> {
     pub surus: NamedProgram<'a>,
     /// Files that the caller writes.
     pub except: Vec<PathBuf>,
+}
+
+/// The directory of an application and its configuration. From here on, only warnings are logged.
+pub(super) fn begin(named: &Project) -> anyhow::Result<(PathBuf, Loaded)> {
+    let project = named.directory()?;
+    let loaded = named.load()?;
+    log::start(&log::Settings {
+        level: "warn".into(),
+        ..loaded.config.log.clone()
+    })?;
+    Ok((project, loaded))
 }
 
 /// The extensions of the configuration and of the command line.

@@ -24,7 +24,7 @@ pub fn compose(
     // A package does not need it, and its variables may be secrets.
     project.remove("deploy");
     let engine = section(&mut project, "engine")?;
-    // Lambda chooses the user, and so does whoever starts an executable.
+    // The user is Lambda's, or that of the process that starts an executable.
     engine.remove("user");
     engine.remove("group");
     engine.insert("surus_php".into(), absolute(&php.program));

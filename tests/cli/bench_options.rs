@@ -1,9 +1,8 @@
 //! Tests of `surus bench`: what its options send, and over which protocol.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -22,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::bench::{bench, printed, text};
 use super::common::certificates::Authority;
+use super::common::run_with_input;
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
@@ -211,19 +211,8 @@ fn request_without_a_method_is_a_get_and_with_a_body_a_post() {
 
 /// Runs `surus bench` with bytes in its standard input, a pipe.
 fn with_input(args: &[&str], input: &[u8]) -> (bool, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_surus"))
-        .arg("bench")
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    // It reads no more than its limit.
-    let _ = stdin.write_all(input);
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_surus"));
+    let output = run_with_input(bench.arg("bench").args(args), input);
     (output.status.success(), text(&output.stderr))
 }
 

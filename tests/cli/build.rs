@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use crate::common::Surus;
 use crate::common::php::all_extensions;
-use crate::{Said, project, run, says};
+use crate::{Said, get, project, run, says};
 
 /// What all tests build.
 const FILES: [(&str, &str); 8] = [
@@ -82,16 +82,6 @@ fn unpacked(base: &Path) -> PathBuf {
     let only = entries.next().unwrap().unwrap();
     assert!(entries.next().is_none());
     only.path()
-}
-
-fn get(surus: &Surus, path: &str) -> (u16, String) {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .build()
-        .into();
-    let mut response = agent.get(format!("{}{path}", surus.url)).call().unwrap();
-    let body = response.body_mut().read_to_string().unwrap();
-    (response.status().as_u16(), body)
 }
 
 #[test]

@@ -26,6 +26,7 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use common::Surus;
 use common::executable::copy_executable;
 
 struct Said {
@@ -46,6 +47,17 @@ fn run(command: &mut Command) -> Said {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// The status and body that a server answers with.
+fn get(surus: &Surus, path: &str) -> (u16, String) {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .build()
+        .into();
+    let mut response = agent.get(format!("{}{path}", surus.url)).call().unwrap();
+    let body = response.body_mut().read_to_string().unwrap();
+    (response.status().as_u16(), body)
 }
 
 /// A project with these files.

@@ -40,15 +40,7 @@ fn new_project_is_served_tested_and_without_findings() {
     assert_eq!(check.status, 0, "{}", check.stdout);
 
     let surus = Surus::serve(&dir, &["--workers", "1"]);
-    let get = |path: &str| {
-        let agent: ureq::Agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .build()
-            .into();
-        let mut response = agent.get(format!("{}{path}", surus.url)).call().unwrap();
-        let body = response.body_mut().read_to_string().unwrap();
-        (response.status().as_u16(), body)
-    };
+    let get = |path: &str| crate::get(&surus, path);
     let (status, body) = get("/?name=%3Cb%3E");
     assert_eq!(status, 200);
     says(&body, &["<h1>Hello &lt;b&gt;</h1>"]);

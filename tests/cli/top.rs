@@ -44,12 +44,7 @@ impl Served {
 
     /// Asks until the status is this one: on a busy machine, others are late.
     fn get(&self, target: &str, status: u16) {
-        let agent: ureq::Agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .build()
-            .into();
-        let url = format!("{}{target}", self.surus.url);
-        while agent.get(&url).call().unwrap().status() != status {}
+        while crate::get(&self.surus, target).0 != status {}
     }
 
     fn top(&self, args: &[&str]) -> crate::Said {

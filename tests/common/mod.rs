@@ -14,9 +14,9 @@ pub mod preload;
 pub mod threads;
 pub mod tree;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,6 +34,14 @@ pub struct Surus {
 /// Where tests leave what Surus keeps for its next start.
 fn state_directory() -> PathBuf {
     std::env::temp_dir().join(format!("surus-tests-state-{}", surus_sys::process::uid()))
+}
+
+/// Runs a command with bytes in its standard input, which is a pipe. It need not read all of them.
+pub fn run_with_input(command: &mut Command, input: &[u8]) -> Output {
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = piped.stderr(Stdio::piped()).spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
 }
 
 impl Surus {

@@ -10,7 +10,6 @@ use crate::cli::stdout::{self, say};
 use crate::config::Config;
 use crate::deploy::dockerfile;
 use crate::engines;
-use crate::observe::log;
 use crate::package::bootstrap::NamedProgram;
 use crate::package::kind::PackageKind;
 use crate::package::sizes::{self, Sizes, mebibytes};
@@ -39,12 +38,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let project = args.project.directory()?;
-    let loaded = args.project.load()?;
-    log::start(&log::Settings {
-        level: "warn".into(),
-        ..loaded.config.log.clone()
-    })?;
+    let (project, loaded) = packaging::begin(&args.project)?;
     let output = std::path::absolute(&args.output)?;
     let dockerfile = args
         .dockerfile

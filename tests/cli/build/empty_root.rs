@@ -5,10 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::{build, get};
+use super::build;
 use crate::common::Surus;
 use crate::common::empty_root::{can_chroot, static_surus};
 use crate::common::executable::copy_executable;
+use crate::get;
 use crate::{project, says};
 
 /// Starts `/shop` of the root as a user without a name, after a command of the shell.

@@ -1,11 +1,12 @@
 //! `surus lambda invoke` and `surus lambda dev` on the command line.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::common::executable::write_executable;
+use crate::common::run_with_input;
 
 /// A project with a runtime executable of these tests and an event file.
 fn project(event: &str) -> tempfile::TempDir {
@@ -75,19 +76,11 @@ fn failed_function_makes_invoke_fail() {
 #[test]
 fn invoke_reads_the_event_from_stdin() {
     let project = project("");
-    let mut child = surus(
+    let mut invoke = surus(
         project.path(),
         &["invoke", "-", "--env", "MINE=yes", "--fault", "slow-next"],
-    )
-    .stdin(Stdio::piped())
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(br#"{"variable":"MINE"}"#).unwrap();
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
+    );
+    let output = run_with_input(&mut invoke, br#"{"variable":"MINE"}"#);
     assert_eq!(
         text(&output.stdout),
         "\"yes\"\n",
