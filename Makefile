@@ -1,4 +1,4 @@
-# `make serve` and `make test` are complete on a fresh Debian 12 or 13 with cargo and make; both
+# `make serve` and `make test` are complete on a fresh Debian 12 or 13 with Rust 1.88 and make; both
 # install what is missing.
 
 .DEFAULT_GOAL := help

@@ -22,10 +22,10 @@ pub const DEFAULT_SPOOL: u64 = 8 << 30;
 /// for them.
 pub static MOVING: Budget = Budget::new("moving", 16 << 20);
 
-/// Lines of the log that stderr has not taken yet.
+/// Lines of the log that are not written yet.
 pub static LOG: Budget = Budget::new("log", 16 << 20);
 
-/// Lines of the access log that stdout has not taken yet.
+/// Lines of all access logs that are not written yet.
 pub static ACCESS_LOG: Budget = Budget::new("access_log", 16 << 20);
 
 /// Events that wait for a worker, without their bodies.

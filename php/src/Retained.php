@@ -64,8 +64,8 @@ final class Retained
 
     /**
      * The path to an object: "App\Basket->request". Null if none was found, '' if only harmless
-     * classes
-     * reach the object. $onlyRoots: searches only the application's classes, and no statics.
+     * classes reach the object. $onlyRoots: searches only the application's classes, and no
+     * statics.
      */
     public function holder(object $wanted, bool $onlyRoots = false): ?string
     {

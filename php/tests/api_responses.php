@@ -88,7 +88,7 @@ return [
         foreach (["a\r\nX-Evil: 1", "a\0", 'Bad Name', 'X:', 'Ü', ''] as $name) {
             throws(
                 InvalidArgumentException::class,
-                'is no name of a header',
+                'is not the name of a header',
                 fn () => Response::empty(204, [$name => 'x'])
             );
         }
@@ -103,7 +103,7 @@ return [
                 : $make([], headers: ['content-type' => 'application/hal+json']);
             same([$form, 'application/hal+json'], [$form, $own->header('Content-Type')]);
         }
-        throws(InvalidArgumentException::class, 'no status', fn () => Response::empty(101));
+        throws(InvalidArgumentException::class, 'not the status', fn () => Response::empty(101));
     },
     'problems follow RFC 9457' => static function () use ($ask): void {
         [$response, $logged] = $ask(

@@ -259,7 +259,7 @@ namespace {
             );
             throws(
                 InvalidArgumentException::class,
-                '"HEAD" is no method',
+                '"HEAD" is not a method',
                 fn () => $app->map(['HEAD'], '/h', fn () => 1)
             );
             throws(
@@ -303,9 +303,9 @@ namespace {
                 'ArrayObject is a class of PHP' => ['post', fn (ArrayObject $a) => 1],
                 'Countable cannot be created' => ['post', fn (Countable $a) => 1],
                 'intersection type' => ['post', fn (Countable&Traversable $a) => 1],
-                'array is no type of a text' => ['get', fn (string|array $a) => 1],
-                'Filled is no type of a text in a URL' => ['get', fn (Filled|string $a) => 1],
-                'Filled is no type of a text in a path' => ['get', fn (Filled $d) => 1, '/{d}'],
+                'array is not a type of a text' => ['get', fn (string|array $a) => 1],
+                'Filled is not a type of a text in a URL' => ['get', fn (Filled|string $a) => 1],
+                'Filled is not a type of a text in a path' => ['get', fn (Filled $d) => 1, '/{d}'],
             ] as $says => $declared) {
                 [$method, $handler, $path] = [...$declared, '/'];
                 $log = tempnam(sys_get_temp_dir(), 'log');

@@ -78,7 +78,7 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_boot_outdated, 0, 1, IS_VO
 ZEND_END_ARG_INFO()
 
 /* surus_boot_outdated(string $what, string $state = ''): void. Says that something has changed on
- * which the boot depends and which is no file, such as an option in a database. Surus boots the
+ * which the boot depends and which is not a file, such as an option in a database. Surus boots the
  * application again in the background. Nothing happens on `classic`. */
 static PHP_FUNCTION(surus_boot_outdated)
 {

@@ -1,5 +1,4 @@
-/* Finds what the boot has with contents that PHP does not show: objects and resources of
- * extensions. */
+/* Finds objects and resources of the boot whose contents PHP does not show. */
 #include "app/hidden_state.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Finds what the boot has with contents that PHP does not show: objects and resources of
- * extensions. Such contents can be neither restored nor compared. */
+/* Finds objects and resources of the boot whose contents PHP does not show.
+ * Such contents can be neither restored nor compared. */
 #ifndef SURUS_APP_HIDDEN_STATE_H
 #define SURUS_APP_HIDDEN_STATE_H
 

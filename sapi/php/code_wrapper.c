@@ -1,4 +1,4 @@
-/* The stream wrapper `surus`, so that PHP code may ask for the boot script, which is no file.
+/* The stream wrapper `surus`, so that PHP code may ask for the boot script, which is not a file.
  *
  * `surus://boot/…` is the file of the lowest frames of every stack trace, so error pages ask
  * whether it exists and show lines of it. Without a wrapper each such question is a warning, which

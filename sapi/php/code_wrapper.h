@@ -1,4 +1,4 @@
-/* The stream wrapper `surus`, so that PHP code may ask for the boot script, which is no file. */
+/* The stream wrapper `surus`, so that PHP code may ask for the boot script, which is not a file. */
 #ifndef SURUS_PHP_CODE_WRAPPER_H
 #define SURUS_PHP_CODE_WRAPPER_H
 

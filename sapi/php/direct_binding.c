@@ -129,7 +129,7 @@ static const uintptr_t *slot_at(const struct library *library, uintptr_t address
 	        ? (const uintptr_t *)address : NULL;
 }
 
-/* The slot that the stub at `address` (.plt, .plt.sec) jumps through; NULL if it is no stub. */
+/* The slot that the stub at `address` (.plt, .plt.sec) jumps through; NULL if it is not a stub. */
 static const uintptr_t *slot_of_stub(const struct library *library, uintptr_t address)
 {
 	static const unsigned char endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};

@@ -169,7 +169,7 @@ bool surus_pcre_cache_replaces_worker(void)
 	return now >= next && atomic_compare_exchange_strong(&table->next_leaves, &next, now + APART);
 }
 
-/* A copy of the slot's current text; NULL if that is no expression. */
+/* A copy of the slot's current text; NULL if that is not an expression. */
 static zend_string *copy(const struct slot *slot)
 {
 	uint32_t len = atomic_load(&slot->len);

@@ -225,12 +225,12 @@ void surus_worker_become(int outbox, int log)
 {
 	surus_outbox_open(outbox);
 	prctl(PR_SET_NAME, "surus worker");
-	/* Errors go to the master process's stderr, which Surus quotes if a boot fails. */
 	/* The prototype process has set its environment before it ran the application's code. */
 	if (!surus_engine_boots_in_prototype()) {
 		surus_set_environment();
 	}
 	surus_process->log = log;
+	/* Until then, errors go to the master process's stderr, which Surus quotes if a boot fails. */
 	if (!surus_engine_boots_app() || surus_engine_boots_in_prototype()) {
 		surus_process_redirect_stdio();
 	}

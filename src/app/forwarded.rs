@@ -120,8 +120,8 @@ fn nearest<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     last.to_str().ok()?.rsplit(',').next().map(str::trim)
 }
 
-/// The right-most address that is no trusted proxy. The client may have written everything to the
-/// left of it.
+/// The right-most address that is not a trusted proxy. The client may have written everything to
+/// the left of it.
 fn client(headers: &HeaderMap, is_trusted: impl Fn(IpAddr) -> bool) -> Option<SocketAddr> {
     let mut furthest = None;
     for value in headers.get_all("x-forwarded-for").iter().rev() {

@@ -60,7 +60,7 @@ pub(super) fn look_up(
     origin: &dyn Fn() -> Origin,
     pace: Pace,
 ) -> Resolution {
-    // From HTTP/2 on, each request names the host, which is no part of the line that rules see.
+    // From HTTP/2 on, each request names the host, which is not part of the line that rules see.
     let is_absolute = parts.uri.scheme().is_some() && parts.version < Version::HTTP_2;
     let whole = is_absolute.then(|| parts.uri.to_string());
     let target = parts.uri.path_and_query();

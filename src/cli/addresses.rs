@@ -151,7 +151,7 @@ fn bind_with_udp(
         None => Bound::bind(address, SETTING, Admission::default())?,
     };
     let local = stream.tcp_address();
-    let local = local.with_context(|| format!("{address} is no port ({SETTING})"))?;
+    let local = local.with_context(|| format!("{address} is not a TCP address ({SETTING})"))?;
     let udp = match udp {
         Some(udp) => Bound::prepare_udp(udp),
         None => Bound::bind_udp(local),

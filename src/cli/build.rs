@@ -44,7 +44,7 @@ pub fn run(args: Build) -> anyhow::Result<()> {
     let output = std::path::absolute(output)?;
     if output.is_dir() {
         bail!(
-            "{} is a directory; name the executable that surus build shall write (--output)",
+            "{} is a directory; name the executable to write (--output)",
             output.display()
         );
     }

@@ -18,7 +18,7 @@ use super::served::{ReloadHook, Served};
 use super::site_plans::Plans;
 use super::stop_signals::StopSignals;
 use super::work_part::WorkPart;
-use super::{acme, keeper_tasks, memory_trim, reloads, spool_access, tls, watch};
+use super::{acme, keeper_tasks, memory_trim, server_reload, spool_access, tls, watch};
 use crate::app::DocumentTree;
 use crate::app::site::file_opener::Opener;
 use crate::config::Config;
@@ -158,7 +158,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         metrics.clone(),
     );
     let reload = {
-        let reload = reloads::Reload {
+        let reload = server_reload::Reload {
             served: served.clone(),
             tls: tls.clone(),
             pages: service.live_reload.clone(),
@@ -167,7 +167,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         reload
     };
     let asked = {
-        let asked = reloads::AskedReload {
+        let asked = server_reload::AskedReload {
             reload: reload.clone(),
             origin,
             keeper: keeper.clone(),

@@ -95,7 +95,7 @@ fn files(root: &Path, max: usize) -> (Vec<PathBuf>, bool) {
             }
             let kind = entry.file_type();
             let is_link = kind.as_ref().is_ok_and(|kind| kind.is_symlink());
-            // A link above the root leads to all of this again, and to what is no part of it.
+            // A link above the root leads to all of this again, and to what is not part of it.
             if is_link && leads_above(root, &path) {
                 continue;
             }

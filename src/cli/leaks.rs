@@ -28,7 +28,8 @@ pub struct Leaks {
     /// repeated
     #[arg(long = "url", value_name = "URL", default_value = "/")]
     urls: Vec<String>,
-    /// Number of requests before the one that is examined, because what is loaded once is no leak
+    /// Number of requests before the one that is examined, because what is loaded once is not a
+    /// leak
     #[arg(long, value_name = "N", default_value_t = 2)]
     before: u32,
 }

@@ -261,7 +261,7 @@ impl Learner {
             let error = format!("{error:#}");
             warn!(
                 engine = asked.name,
-                error, "the next start will not be warm"
+                error, "cannot store the learned pages; the next start will not be warm"
             );
         }
         asked.learned.set_pages(pages.to_vec());
@@ -300,7 +300,7 @@ pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
             && let Err(error) = keeper.pages(*pool, false, learned::text(&[])).await
         {
             let error = format!("{error:#}");
-            warn!(error, "the keeper did not take back learned pages");
+            warn!(error, "cannot make the keeper drop the learned pages");
         }
         planned.asked.learned.set_pages(Vec::new());
     }

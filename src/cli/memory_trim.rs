@@ -25,7 +25,7 @@ pub async fn run() {
     };
     let mut pace = TrimPace::new();
     loop {
-        ENDS.forget();
+        ENDS.reset();
         sleep(OFTEN).await;
         let used = budgeted();
         if !pace.is_due(used) {
@@ -36,7 +36,7 @@ pub async fn run() {
         if before <= least + GROWTH {
             pace.restart(OFTEN, used);
             // Memory grows and is freed only while something happens.
-            ENDS.noted().await;
+            ENDS.recorded().await;
             continue;
         }
         // On a thread without tasks, because it takes milliseconds.
@@ -47,7 +47,7 @@ pub async fn run() {
         let pause = if has_helped { OFTEN } else { pace.longer() };
         pace.restart(pause, used);
         if !has_helped {
-            ENDS.noted().await;
+            ENDS.recorded().await;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Finds the files that a PHP stub requires. A stub does nothing else than to set variables,
-//! constants and settings for them.
+//! Finds the files that a PHP stub requires. A stub does nothing but set variables, constants
+//! and settings for them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ fn requirements(php: &str, file: &Path) -> (Vec<PathBuf>, bool) {
 }
 
 /// Splits the code at each `;` and brace outside of strings and comments. Each statement has the
-/// number of blocks around it. The second value is false if there is code that is no statement, or
-/// a block of another statement than `if`.
+/// number of blocks around it. The second value is false if there is code that is not a statement,
+/// or a block of another statement than `if`.
 fn statements(php: &str) -> (Vec<(String, u32)>, bool) {
     let (mut all, mut statement, mut depth, mut is_plain) =
         (Vec::new(), String::new(), 0_u32, true);

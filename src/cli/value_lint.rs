@@ -1,5 +1,5 @@
-//! Finds values that are allowed and hardly meant: PHP's settings that PHP reads otherwise, and
-//! Surus's own that make no sense.
+//! Finds values that are valid but probably unintended: PHP's settings that PHP reads otherwise,
+//! and Surus's own that make no sense.
 
 use std::path::Path;
 
@@ -97,8 +97,8 @@ fn time_zone(name: &str, zones: &Path) -> Option<String> {
         return None;
     }
     Some(format!(
-        "date.timezone is {name:?}, which is no time zone of this machine, so PHP uses UTC; write \
-         a name such as \"Europe/Vienna\""
+        "date.timezone is {name:?}, which is not a time zone of this machine, so PHP uses UTC; \
+         write a name such as \"Europe/Vienna\""
     ))
 }
 

@@ -16,9 +16,8 @@ pub const NO_PAGE: &str = "/surus-warm-up-of-a-page-that-does-not-exist";
 
 /// The requests of `engine.warmup`, after those for learned pages. `SURUS_WARMUP` tells PHP the
 /// number of the request and their total. An application can then skip what only a client's request
-/// may cause, and the boot script
-/// can clean up after the last. A warm-up with `SURUS_WARMUP_AUTO` may
-/// fail.
+/// may cause, and the boot script can clean up after the last. A warm-up with `SURUS_WARMUP_AUTO`
+/// may fail.
 pub fn requests(
     learned: &[String],
     warmup: &Warmup,

@@ -14,8 +14,8 @@ use tokio::sync::{Mutex, Notify};
 use tracing::{error, info, warn};
 
 use super::options::ServeArgs;
-use super::reloads;
 use super::served::{ReloadHook, Served, ServedSite};
+use super::server_reload;
 use crate::app::watch::{self, Change, Effect};
 use crate::config::Config;
 use crate::engine::Pending;
@@ -138,7 +138,7 @@ impl Watching {
             return reload.clone();
         }
         let pages = self.pages.clone();
-        Arc::new(move || reloads::of_sites(sites.clone(), pages.clone()))
+        Arc::new(move || server_reload::of_sites(sites.clone(), pages.clone()))
     }
 
     async fn run(self: Arc<Self>, mut changes: Receiver<Change>, reload: ReloadHook) {

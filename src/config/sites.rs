@@ -225,7 +225,7 @@ fn read(mut table: Table, common: &Table) -> anyhow::Result<SiteConfig> {
     }
     if let Some(routes) = table.remove("route") {
         let Value::Array(mut routes) = routes else {
-            bail!("`route` is no list; write [[site.route]], once for each rule");
+            bail!("`route` is not a list; write [[site.route]], once for each rule");
         };
         // The site's rules come first.
         if let Some(Value::Array(common)) = whole.remove("route") {
@@ -294,7 +294,7 @@ fn check_keys(section: &str, allowed: &[&str], values: &Value) -> anyhow::Result
                 .collect();
             let why = match is_known(section, key) {
                 true => "is for all sites and not supported in one; write it at the top level",
-                false => "is no setting",
+                false => "is not a setting",
             };
             bail!(
                 "`{section}.{key}` {why}. A site can set {}",

@@ -33,8 +33,8 @@ const FEWEST: u32 = 20;
 /// reset a password) is not among them, also if programs look at it, too.
 const ADDRESSES: usize = 3;
 
-/// The client of requests that clients have taught Surus. An address of the documentation
-/// (RFC 5737), because applications trust 127.0.0.1.
+/// The client address of warm-up requests and comparisons. An address for documentation (RFC 5737),
+/// because applications trust 127.0.0.1.
 pub const NO_CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// Pages whose answers are counted at the same time.

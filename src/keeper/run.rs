@@ -77,10 +77,10 @@ pub struct Keeper<D: PrivilegedOperations> {
 impl<D: PrivilegedOperations> Keeper<D> {
     /// Takes over signal handling, and leaves what a terminal's user types. The process must be
     /// single-threaded and remain so.
-    pub fn new(duties: D, logs: SiteLogs) -> anyhow::Result<Keeper<D>> {
+    pub fn new(operations: D, logs: SiteLogs) -> anyhow::Result<Keeper<D>> {
         fork::leave_input().context("cannot open /dev/null")?;
         Ok(Keeper {
-            services: Services::new(duties),
+            services: Services::new(operations),
             queues: Queues::default(),
             signals: Signals::take().context("cannot receive signals")?,
             logs: Logs::remember(logs),

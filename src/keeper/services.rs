@@ -29,7 +29,7 @@ const MAX_PROBES: usize = 4;
 
 /// The operations for the running front end, and the resources that it holds.
 pub(super) struct Services<D: PrivilegedOperations> {
-    duties: D,
+    operations: D,
     pub processes: Processes,
     /// Master processes that have not been killed, oldest first: pool and process id.
     masters: Vec<(u16, u32)>,
@@ -54,9 +54,9 @@ struct Opened<T> {
 }
 
 impl<D: PrivilegedOperations> Services<D> {
-    pub fn new(duties: D) -> Services<D> {
+    pub fn new(operations: D) -> Services<D> {
         Services {
-            duties,
+            operations,
             processes: Processes::default(),
             masters: Vec::new(),
             runtime_dirs: BTreeMap::new(),
@@ -71,22 +71,22 @@ impl<D: PrivilegedOperations> Services<D> {
 
     /// How long a front end may take to exit after it is asked to.
     pub fn grace(&self) -> Duration {
-        self.duties.grace()
+        self.operations.grace()
     }
 
     /// As [`PrivilegedOperations::queues_grace`].
     pub fn queues_grace(&self) -> Option<Duration> {
-        self.duties.queues_grace()
+        self.operations.queues_grace()
     }
 
     /// As [`PrivilegedOperations::stop_listening`].
     pub fn stop_listening(&mut self) {
-        self.duties.stop_listening();
+        self.operations.stop_listening();
     }
 
     /// As [`PrivilegedOperations::start_queues`].
     pub fn start_queues(&mut self) -> anyhow::Result<(u32, Seqpacket)> {
-        self.duties.start_queues()
+        self.operations.start_queues()
     }
 
     /// Closes the keeper's descriptors of the directories in a newly forked front end.
@@ -127,7 +127,7 @@ impl<D: PrivilegedOperations> Services<D> {
             }
             ChildKind::Probe { runtime_dir, .. } if wait_status == 0 => {
                 if let Some((_, starter)) = self.runtime_dirs.get_mut(&runtime_dir)
-                    && let Err(error) = self.duties.keep_probe_output(starter)
+                    && let Err(error) = self.operations.keep_probe_output(starter)
                 {
                     warn!(
                         error = format!("{error:#}"),
@@ -137,7 +137,7 @@ impl<D: PrivilegedOperations> Services<D> {
             }
             ChildKind::Acme => {
                 if let Some((_, attempt)) = self.attempt.take_if(|(process, _)| *process == pid) {
-                    self.duties.acquired(&attempt, wait_status);
+                    self.operations.acquired(&attempt, wait_status);
                 }
             }
             ChildKind::Master(_) => self.masters.retain(|(_, master)| *master != pid),
@@ -193,7 +193,9 @@ impl<D: PrivilegedOperations> Services<D> {
                 }
             }
             KeeperRequest::Connect { id, pool } => {
-                let connected = self.known(pool).and_then(|()| self.duties.connect(pool));
+                let connected = self
+                    .known(pool)
+                    .and_then(|()| self.operations.connect(pool));
                 let connected = connected.and_then(|fd| done(id, 0, String::new(), vec![fd]));
                 front.answer(id, connected);
             }
@@ -206,12 +208,12 @@ impl<D: PrivilegedOperations> Services<D> {
                 front.answer(id, directories);
             }
             KeeperRequest::Certificates { id } => {
-                let read = self.duties.certificates();
+                let read = self.operations.certificates();
                 let read = read.and_then(|file| done(id, 0, String::new(), vec![file]));
                 front.answer(id, read);
             }
             KeeperRequest::Configuration { id } => {
-                let checked = self.duties.check_configuration();
+                let checked = self.operations.check_configuration();
                 front.answer(
                     id,
                     checked.and_then(|()| done(id, 0, String::new(), vec![])),
@@ -232,7 +234,7 @@ impl<D: PrivilegedOperations> Services<D> {
                 text,
             } => {
                 let set = self.known(pool);
-                let set = set.and_then(|()| self.duties.pages(pool, keep, &text));
+                let set = set.and_then(|()| self.operations.pages(pool, keep, &text));
                 let set = set.and_then(|()| done(id, 0, String::new(), Vec::new()));
                 front.answer(id, set);
             }
@@ -255,7 +257,7 @@ impl<D: PrivilegedOperations> Services<D> {
     pub fn all_site_directories(
         &mut self,
     ) -> anyhow::Result<Vec<anyhow::Result<ServedDirectories>>> {
-        let sites = 0..self.duties.sites();
+        let sites = 0..self.operations.sites();
         let mut all: Vec<_> = sites.map(|site| self.site_directories(site)).collect();
         match all.iter().position(Result::is_ok) {
             None if !all.is_empty() => all.swap_remove(0).map(|_| all),
@@ -265,7 +267,7 @@ impl<D: PrivilegedOperations> Services<D> {
 
     /// Opens the served directories of a site and starts their opener.
     fn site_directories(&mut self, site: u16) -> anyhow::Result<ServedDirectories> {
-        ensure!(site < self.duties.sites(), "there is no site {site}");
+        ensure!(site < self.operations.sites(), "there is no site {site}");
         let of_site = self
             .site_directories
             .values()
@@ -275,7 +277,7 @@ impl<D: PrivilegedOperations> Services<D> {
             let is_used = |opened: &Opened<_>| opened.site != site || opened.opener.is_some();
             self.site_directories.retain(|_, opened| is_used(opened));
         }
-        let Directories { text, fds, trees } = self.duties.site_directories(site)?;
+        let Directories { text, fds, trees } = self.operations.site_directories(site)?;
         let number = self.next_site_directories;
         self.next_site_directories = self.next_site_directories.wrapping_add(1);
         let (pid, socket) = self.start_opener(site, &trees)?;
@@ -314,7 +316,7 @@ impl<D: PrivilegedOperations> Services<D> {
             self.processes.count(kind) < MAX_OPENERS,
             "{MAX_OPENERS} versions of the directories are in use already"
         );
-        let (pid, socket) = self.duties.opener(site, trees)?;
+        let (pid, socket) = self.operations.opener(site, trees)?;
         self.processes.started(pid, kind);
         Ok((pid, socket))
     }
@@ -328,14 +330,14 @@ impl<D: PrivilegedOperations> Services<D> {
             fds.is_empty() && process::kind(socket) == process::DescriptorKind::Seqpacket
         });
         let socket = socket.context("no socket for the process that gets a certificate")?;
-        let (pid, attempt) = self.duties.acme(domain, is_asked, socket)?;
+        let (pid, attempt) = self.operations.acme(domain, is_asked, socket)?;
         self.processes.started(pid, ChildKind::Acme);
         self.attempt = Some((pid, attempt));
         Ok(pid)
     }
 
     fn known(&self, pool: u16) -> anyhow::Result<()> {
-        match pool < self.duties.pools() {
+        match pool < self.operations.pools() {
             true => Ok(()),
             false => bail!("there is no pool {pool}"),
         }
@@ -350,7 +352,7 @@ impl<D: PrivilegedOperations> Services<D> {
             "{MAX_MASTERS} killed master processes of this pool have not exited yet"
         );
         self.make_room(pool);
-        let pid = self.duties.master(pool, fds)?;
+        let pid = self.operations.master(pool, fds)?;
         self.processes.started(pid, kind);
         self.masters.push((pool, pid));
         Ok(pid)
@@ -383,7 +385,7 @@ impl<D: PrivilegedOperations> Services<D> {
             of_pool.count() < MAX_RUNTIME_DIRS,
             "{MAX_RUNTIME_DIRS} directories of this pool are there already"
         );
-        let (path, starter) = self.duties.runtime_dir(pool)?;
+        let (path, starter) = self.operations.runtime_dir(pool)?;
         let number = self.next_runtime_dir;
         self.next_runtime_dir = self.next_runtime_dir.wrapping_add(1);
         self.runtime_dirs.insert(number, (pool, starter));
@@ -396,7 +398,7 @@ impl<D: PrivilegedOperations> Services<D> {
         let kinds = [ChildKind::Request(*pool), ChildKind::Server(*pool)];
         let running: usize = kinds.iter().map(|kind| self.processes.count(*kind)).sum();
         ensure!(
-            running < self.duties.max_processes(*pool),
+            running < self.operations.max_processes(*pool),
             "this pool already runs as many PHP processes as allowed"
         );
         let kind = match role {
@@ -413,7 +415,7 @@ impl<D: PrivilegedOperations> Services<D> {
                 }
             }
         };
-        let pid = self.duties.php(*pool, starter, role, fds)?;
+        let pid = self.operations.php(*pool, starter, role, fds)?;
         self.processes.started(pid, kind);
         Ok(pid)
     }

@@ -1,4 +1,4 @@
-//! Wakes a task that rests while nothing happens.
+//! Wakes an idle task when a request, job or connection has ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,43 +7,43 @@ use tokio::sync::Notify;
 /// Ends of requests, jobs and connections, which free memory.
 pub static ENDS: Activity = Activity::new();
 
-/// Something that happens often, and the one task that wants to know whether it has.
+/// A kind of event, and the one task that waits for it.
 pub struct Activity {
     is_quiet: AtomicBool,
-    noted: Notify,
+    recorded: Notify,
 }
 
 impl Activity {
     const fn new() -> Activity {
         Activity {
             is_quiet: AtomicBool::new(false),
-            noted: Notify::const_new(),
+            recorded: Notify::const_new(),
         }
     }
 
-    /// It has happened. Only the first call after [`Activity::forget`] costs more than reading a
+    /// Records an event. Only the first call after [`Activity::reset`] costs more than reading a
     /// word.
-    pub fn note(&self) {
+    pub fn record(&self) {
         if self.is_quiet.load(Ordering::Relaxed) {
             self.is_quiet.store(false, Ordering::Relaxed);
-            self.noted.notify_one();
+            self.recorded.notify_one();
         }
     }
 
-    /// Makes [`Activity::is_quiet`] true until it happens again.
-    pub fn forget(&self) {
+    /// Makes [`Activity::is_quiet`] true until the next event.
+    pub fn reset(&self) {
         self.is_quiet.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has not happened since [`Activity::forget`].
+    /// Whether there was no event since [`Activity::reset`].
     pub fn is_quiet(&self) -> bool {
         self.is_quiet.load(Ordering::Relaxed)
     }
 
-    /// Returns when it has happened since [`Activity::forget`]. Cancel-safe.
-    pub async fn noted(&self) {
+    /// Returns as soon as there was an event since [`Activity::reset`]. Cancel-safe.
+    pub async fn recorded(&self) {
         while self.is_quiet() {
-            self.noted.notified().await;
+            self.recorded.notified().await;
         }
     }
 }
@@ -54,19 +54,19 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn noted_returns_at_once_for_what_happened_before_the_wait() {
+    async fn recorded_returns_at_once_for_an_event_before_the_wait() {
         let activity = Activity::new();
-        activity.note();
-        activity.noted().await;
+        activity.record();
+        activity.recorded().await;
         for _ in 0..2 {
-            activity.forget();
+            activity.reset();
             assert!(activity.is_quiet());
-            let late = tokio::time::timeout(Duration::from_secs(1), activity.noted()).await;
+            let late = tokio::time::timeout(Duration::from_secs(1), activity.recorded()).await;
             assert!(late.is_err());
-            activity.note();
-            activity.note();
+            activity.record();
+            activity.record();
             assert!(!activity.is_quiet());
-            activity.noted().await;
+            activity.recorded().await;
         }
     }
 }

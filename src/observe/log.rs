@@ -89,7 +89,7 @@ impl Settings {
                 self.level
             )
         };
-        // EnvFilter would take a lone word that is no level for a module's name.
+        // EnvFilter would take a lone word that is not a level for a module's name.
         let mut words = self.level.split(',');
         let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
         match words.find(|word| !word.contains('=') && !is_level(word)) {
@@ -229,7 +229,7 @@ fn write_by_thread(direct: Dispatch) -> anyhow::Result<()> {
         |mut line, text| text.append(&mut line),
         move |lost| {
             with_default(&direct, || {
-                error!(lost, "log lines lost: stderr is full or was not read");
+                error!(lost, "lines of the log lost: it is full or was not read");
             });
         },
     )

@@ -54,7 +54,7 @@ fn format_of_apache_is_followed_and_unknown_directives_stop_the_start() {
     drop(surus);
     let log = start("%h %Z").err().unwrap();
     assert!(
-        log.contains("access_log.format: `%Z` is no directive"),
+        log.contains("access_log.format: `%Z` is not a directive"),
         "{log}"
     );
 }

@@ -178,7 +178,7 @@ fn socket_that_cannot_be_served_stops_the_start_with_a_remedy() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     for (socket, says) in [
         (OwnedFd::from(connection), "Accept=no"),
-        (file.into(), "descriptor 3 (LISTEN_FDS) is no socket"),
+        (file.into(), "descriptor 3 (LISTEN_FDS) is not a socket"),
         (udp.into(), "set http.h3 = true"),
     ] {
         let mut unit = Unit::default();

@@ -163,7 +163,7 @@ fn doorbells_overwritten_by_a_forked_process_keep_no_request_waiting() {
     }
 }
 
-/// While the holder is looked for among requests of unknown state.
+/// Surus looks for the worker that holds the request while others are served.
 #[test]
 fn worker_that_hides_its_request_costs_no_other_request() {
     for engine in ENGINES {

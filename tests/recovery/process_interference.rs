@@ -34,7 +34,7 @@ fn request_socket_shut_down_by_a_script_is_replaced() {
                 "{engine} {how}"
             );
             if how != 1 {
-                // If workers cannot read from the socket. They do not need to write to it.
+                // Only a socket that workers cannot read from is replaced; they do not write to it.
                 until("it is counted", || repairs(&site, "request_socket") == 1);
             }
             until("it is ready", || ready(&site));

@@ -1,11 +1,11 @@
 //! Tests that paths, metrics and label values of the admin listener are documented, and that alerts
-//! name such as exist.
+//! name only existing metrics and values.
 
 use std::collections::BTreeSet;
 
 use regex::Regex;
 
-use super::architecture::sources;
+use super::architecture::{files, sources};
 use super::markdown::{pages, root};
 
 #[test]
@@ -90,26 +90,56 @@ fn outcomes_of_failures_are_documented_and_alerted() {
     }
 }
 
-#[test]
-fn alerts_name_metrics_and_labels_that_are_documented() {
-    let pages = pages();
-    let page = |name: &str| pages.iter().find(|page| page.name == name).unwrap();
-    let reference = page("docs/reference/metrics.md");
-    let documented: BTreeSet<_> = Regex::new("`([a-z0-9_*]+)`")
-        .unwrap()
-        .captures_iter(&reference.text)
-        .map(|found| found[1].to_string())
-        .collect();
-    let alerts = page("docs/guides/monitoring.md");
+/// The words that the reference of metrics shows as code.
+fn documented() -> BTreeSet<String> {
+    let reference = std::fs::read_to_string(root().join("docs/reference/metrics.md")).unwrap();
+    let word = Regex::new("`([a-z0-9_*]+)`").unwrap();
+    let words = word.captures_iter(&reference);
+    words.map(|found| found[1].to_string()).collect()
+}
 
-    let metric = Regex::new(r"\bsurus_[a-z_]+").unwrap();
-    let mut metrics = BTreeSet::new();
-    for found in metric.find_iter(&alerts.text) {
-        let name = found.as_str().trim_end_matches("_bucket");
-        assert!(documented.contains(name), "no metric {name}");
-        metrics.insert(name);
+#[test]
+fn pages_and_manifests_name_only_documented_metrics() {
+    // Names of the C program, of PHP's functions and of a setting begin in the same way.
+    let c_program = files(&["sapi"], |path| {
+        path.extension().is_some_and(|end| end == "c" || end == "h")
+    });
+    let name = Regex::new(r"\bsurus_[a-z_]+\(?").unwrap();
+    let mut known: BTreeSet<String> = ["surus_php".to_string()].into();
+    for (_, text) in &c_program {
+        let names = name.find_iter(text).map(|found| found.as_str());
+        known.extend(names.map(|name| name.trim_end_matches('(').to_string()));
     }
-    assert!(metrics.len() > 5, "only {metrics:?}");
+    known.extend(documented());
+
+    let mut texts = files(&["packaging"], |_| true);
+    let pages = pages().into_iter().map(|page| (page.name, page.text));
+    texts.extend(pages.filter(|(page, _)| page != "CHANGELOG.md"));
+    let (mut unknown, mut metrics) = (Vec::new(), BTreeSet::new());
+    for (page, text) in &texts {
+        for found in name.find_iter(text).map(|found| found.as_str()) {
+            let series = ["_bucket", "_count", "_sum"];
+            let metric = series.iter().find_map(|series| found.strip_suffix(series));
+            let metric = metric.unwrap_or(found);
+            if !found.ends_with('(') && !known.contains(metric) {
+                unknown.push(format!("{page}: {found}"));
+            }
+            metrics.insert(metric);
+        }
+    }
+    assert!(metrics.len() > 30, "only {metrics:?}");
+    assert!(
+        unknown.is_empty(),
+        "not in docs/reference/metrics.md: {unknown:?}"
+    );
+}
+
+#[test]
+fn alerts_name_documented_label_values() {
+    let documented = documented();
+    let pages = pages();
+    let is_guide = |name: &str| name == "docs/guides/monitoring.md";
+    let alerts = pages.iter().find(|page| is_guide(&page.name)).unwrap();
 
     let label = Regex::new(r#"(?:reason|outcome)=~?\s*"([^"]+)""#).unwrap();
     let mut values = BTreeSet::new();

@@ -59,7 +59,7 @@ impl ListenVariables<'_> {
         let is_number = |count: &RawFd| (0..=MOST).contains(count);
         let parsed = count.trim().parse().ok().filter(is_number);
         let Some(count) = parsed else {
-            let error = format!("LISTEN_FDS is {count:?}, which is no number of sockets");
+            let error = format!("LISTEN_FDS is {count:?}, which is not a number of sockets");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         };
         let mut names = self.names.unwrap_or_default().split(':');
@@ -99,7 +99,7 @@ fn own(number: RawFd, name: String) -> io::Result<InheritedSocket> {
     if !is_socket {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("descriptor {number} (LISTEN_FDS) is no socket"),
+            format!("descriptor {number} (LISTEN_FDS) is not a socket"),
         ));
     }
     // SAFETY: the service manager has opened it for this process, as LISTEN_PID says. Before this

@@ -18,7 +18,7 @@ pub enum Signal {
     Kill,
 }
 
-/// Sends a signal to the process with this pid. A process that has already exited is no error.
+/// Sends a signal to the process with this pid. A process that has already exited is not an error.
 pub fn send(pid: u32, to_send: Signal) -> io::Result<()> {
     let to_send = match to_send {
         Signal::Stop => signal::Signal::SIGSTOP,

@@ -15,7 +15,7 @@ final class Responds
     public function __construct(public readonly int $status, public readonly ?string $type = null)
     {
         if ($status < 100 || $status > 599) {
-            throw new \InvalidArgumentException("$status is no status");
+            throw new \InvalidArgumentException("$status is not a status");
         }
     }
 }

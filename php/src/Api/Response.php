@@ -17,7 +17,7 @@ final class Response
     ) {
         if ($status < 200 || $status > 599) {
             throw new \InvalidArgumentException(
-                "$status is no status of a final response; use 200 to 599"
+                "$status is not the status of a final response; use 200 to 599"
             );
         }
         foreach ($headers as $name => $values) {
@@ -25,7 +25,7 @@ final class Response
             if ('' === $name || \strlen($name) !== strspn($name, self::NAME)) {
                 throw new \InvalidArgumentException(
                     \sprintf(
-                        '%s is no name of a header',
+                        '%s is not the name of a header',
                         json_encode($name, \JSON_INVALID_UTF8_SUBSTITUTE)
                     )
                 );

@@ -27,7 +27,7 @@ final class Router
         $method = $route->method;
         if (!preg_match('/^[A-Z]+$/', $method) || \in_array($method, ['HEAD', 'OPTIONS'], true)) {
             throw new \InvalidArgumentException(
-                "\"$method\" is no method of a route; HEAD and OPTIONS are answered for every path"
+                "\"$method\" is not a method of a route; HEAD and OPTIONS are answered for every path"
             );
         }
         $regex = $route->pattern->regex;

@@ -104,7 +104,7 @@ final class Signature
                         'array' === $name || null === $refusal && null !== Type::named($name)->dto()
                     )
             ) {
-                $refusal = "$name is no type of a text in a "
+                $refusal = "$name is not a type of a text in a "
                     .(Source::Path === $source ? 'path' : 'URL');
             }
             if (null !== $refusal) {

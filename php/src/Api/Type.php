@@ -77,7 +77,7 @@ final class Type
         return \in_array($name, [\DateTimeInterface::class, \DateTimeImmutable::class], true);
     }
 
-    /** The reason why a name is no type of an input; null if it is one. */
+    /** The reason why a name is not a type of an input; null if it is one. */
     public static function refusal(string $name): ?string
     {
         return match (true) {

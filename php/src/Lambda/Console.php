@@ -8,10 +8,8 @@ use Symfony\Component\Console\Input\StringInput;
 
 /**
  * One command line per event: "app:report --daily", or {"command": "app:report --daily"}. The
- * result
- * is {"exitCode": 0, "output": "…"}. A failed command is an error of the function with both fields,
- * so
- * that Lambda counts and retries it.
+ * result is {"exitCode": 0, "output": "…"}. A failed command is an error of the function with both
+ * fields, so that Lambda counts and retries it.
  */
 final readonly class Console
 {

@@ -4,8 +4,7 @@ namespace Surus\Lambda;
 
 /**
  * Callbacks for moments in a function's life. Register them in the handler's file, or where the
- * application boots. An exception fails the
- * start, the restore or the event.
+ * application boots. An exception fails the start, the restore or the event.
  */
 final class Hook
 {

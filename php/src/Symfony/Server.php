@@ -121,8 +121,7 @@ final class Server
 
     /**
      * Boots the kernel again after exit() inside a request: Symfony would not reset services any
-     * more,
-     * and would take that request for the main request of all later ones.
+     * more, and would take that request for the main request of all later ones.
      */
     private function recover(): void
     {
@@ -228,8 +227,7 @@ final class Server
             },
             static fn (string $message) => error_log($message),
             // Its listeners keep the first request, and its matcher the last one without a route.
-            // Neither
-            // responds with it.
+            // Neither responds with it.
             ['Symfony\\'],
         );
     }

@@ -1,5 +1,4 @@
-//! Compares the answers of one boot with those of another, which has been asked before and after
-//! it, several times in a row each time.
+//! Compares two boots: one is asked several times before and after the other.
 
 use super::Template;
 use super::template::Tokens;

@@ -434,7 +434,12 @@ async fn sqs_of_transport(
 }
 
 fn announce(queue: &Queue, source: &str) {
-    info!(queue = queue.name, source, weight = queue.weight, "queue");
+    info!(
+        queue = queue.name,
+        source,
+        weight = queue.weight,
+        "queue found"
+    );
 }
 
 /// The broker of the application's own queue connection.

@@ -99,7 +99,7 @@ pub fn remove_after(
     let directory = socket.and_then(SocketFile::directory);
     let keep: Vec<_> = [end.as_fd()].into_iter().chain(directory).collect();
     let path = crash_counts.map(|kept| kept.path.as_path());
-    // Forked twice, so that it is no child of this process.
+    // Forked twice, so that it is not a child of this process.
     let forked = fork::fork_into(&keep, || {
         let forked = fork::fork_into(&keep, || {
             if privileges::keep_file_removal().is_err() {

@@ -18,7 +18,7 @@ const DRIVERS: [&str; 4] = ["database", "redis", "amqp", "sqs"];
 
 #[derive(Deserialize)]
 pub struct Messenger {
-    /// Those that are no failure transports.
+    /// Those that are not failure transports.
     transports: Vec<Transport>,
 }
 
@@ -170,8 +170,8 @@ impl Transport {
             (Some(file), _) if !file.is_empty() => Ok(Place::Sqlite(project.join(file))),
             (_, Some(url)) => Place::read(url, project),
             _ => bail!(
-                "queue {}: its database is none that surus work serves: sqlite, mysql, mariadb, \
-                 pgsql",
+                "queue {}: surus work does not serve its database, only sqlite, mysql, mariadb \
+                 and pgsql",
                 self.name
             ),
         }

@@ -118,8 +118,8 @@ pub fn chosen(project: &Path, config: &Config, named: &[Weighted]) -> anyhow::Re
     }
     if queues.is_empty() && config.schedule.is_empty() && !config.work.schedule {
         bail!(
-            "no queue is configured, and {} is no application of Laravel or Symfony; add a \
-             [[queue]] to surus.toml (docs/guides/queues.md)",
+            "no queue is configured, and {} is not an application of Laravel or Symfony; add \
+             a [[queue]] to surus.toml (docs/guides/queues.md)",
             project.display()
         );
     }

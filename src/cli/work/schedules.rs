@@ -56,7 +56,7 @@ pub fn consumer(
             directory: project.into(),
         }),
     };
-    info!(name = entry.name, cron = entry.cron, "schedule");
+    info!(name = entry.name, cron = entry.cron, "schedule entry read");
     Ok(Consumer {
         queue: entry.queue(),
         connection: String::new(),

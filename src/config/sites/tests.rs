@@ -143,7 +143,8 @@ fn unknown_key_is_named_with_all_keys_of_a_site() {
     // Of a section of which a site has some keys only.
     let said = said("http.max_bdy_size = 1");
     assert!(
-        said.contains("`http.max_bdy_size` is no setting") && said.contains("http.max_body_size"),
+        said.contains("`http.max_bdy_size` is not a setting")
+            && said.contains("http.max_body_size"),
         "{said}"
     );
     // Of others, the section's own.

@@ -123,7 +123,7 @@ impl CrashCounts {
     }
 
     /// This process was asked to end. If it is killed from now on, because its jobs take longer
-    /// than an orchestrator waits, that is no job's fault.
+    /// than an orchestrator waits, that is not a job's fault.
     pub fn end(&self) {
         let mut entries = self.lock();
         self.is_ending.store(true, Ordering::Relaxed);

@@ -105,7 +105,7 @@ impl Runner {
         let answer = tokio::time::timeout_at(latest.into(), self.answer(event)).await;
         // PHP may still run shutdown functions, or be about to be killed.
         let _ = tokio::time::timeout_at(latest.into(), workers.wait()).await;
-        activity::ENDS.note();
+        activity::ENDS.record();
         answer.unwrap_or(Err(Failure::TimedOut))
     }
 

@@ -79,7 +79,7 @@ fn master_above_the_limit_kills_the_oldest_of_its_pool() {
     for _ in 0..MAX_MASTERS + 2 {
         services.master(0, Vec::new()).unwrap();
     }
-    let children = &mut services.duties.0;
+    let children = &mut services.operations.0;
     for oldest in &mut children[1..3] {
         assert_eq!(oldest.wait().unwrap().signal(), Some(9));
     }

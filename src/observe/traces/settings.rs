@@ -133,7 +133,7 @@ fn check_header(name: &str, value: &str) -> Result<(), String> {
 
 /// A collector's URL.
 pub fn url(text: &str) -> anyhow::Result<Uri> {
-    let shown = || format!("{text:?} is no collector's URL; write http://127.0.0.1:4318");
+    let shown = || format!("{text:?} is not a collector's URL; write http://127.0.0.1:4318");
     let uri = text.parse::<Uri>().with_context(shown)?;
     let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
     let has_user = uri

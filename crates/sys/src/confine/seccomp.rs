@@ -245,7 +245,7 @@ const DENIED_TCP_OPTIONS: [u64; 1] = [30]; // TCP_FASTOPEN_CONNECT
 /// protocol, and Multipath TCP connects to ports of TCP.
 const PROTOCOLS: [u64; 3] = [0, libc::IPPROTO_TCP as u64, libc::IPPROTO_UDP as u64];
 
-/// The bits of a socket's type that are no flags.
+/// The bits of a socket's type that are not flags.
 const SOCKET_KIND: u64 = 0xf;
 
 /// Denied kinds of sockets and pairs: those that reach every address without a connection, also

@@ -49,8 +49,8 @@ final readonly class Sqs implements View, \Countable, \IteratorAggregate
 
     /**
      * The messages, beginning with another group at each delivery. Otherwise a message that always
-     * times
-     * out would keep the others from running until they are dead letters. Groups keep their order.
+     * times out would keep the others from running until they are dead letters. Groups keep their
+     * order.
      *
      * @return list<SqsRecord>
      */

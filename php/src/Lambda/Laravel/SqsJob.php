@@ -10,8 +10,7 @@ use Surus\Lambda\Log;
 
 /**
  * A job that Lambda has taken from the queue and deletes after success. It calls SQS only if a job
- * asks for a delay, to hide the message
- * that long.
+ * asks for a delay, to hide the message that long.
  */
 final class SqsJob extends Job implements JobContract
 {

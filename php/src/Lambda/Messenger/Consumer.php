@@ -28,9 +28,8 @@ use Symfony\Contracts\Service\ResetInterface;
  * transport.
  *
  * The queue retries, and its dead-letter queue keeps messages that never succeed. Messenger's retry
- * strategies are not used, since they
- * would send a second message. If handlers declare a failure final, the message is done and goes to
- * the failure transport, if there is one.
+ * strategies are not used, since they would send a second message. If handlers declare a failure
+ * final, the message is done and goes to the failure transport, if there is one.
  */
 final readonly class Consumer
 {

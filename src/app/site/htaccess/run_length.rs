@@ -84,7 +84,7 @@ impl RunLength {
             if run >= self.least {
                 return Some(begin..begin + run.min(self.most));
             }
-            // The byte behind the run is no part of one.
+            // The byte behind the run is not part of one.
             begin += run + 1;
             if self.is_first || begin > text.len() {
                 return None;

@@ -121,7 +121,7 @@ impl<R: Read> Input<R> {
     }
 
     /// The header section after a delimiter: `None` after the last delimiter or an invalid one;
-    /// `Some(None)` if the part is no field of a form.
+    /// `Some(None)` if the part is not a field of a form.
     fn headers(&mut self) -> io::Result<Option<Option<PartHeaders>>> {
         let end = loop {
             if self.buffer.starts_with(b"--") {

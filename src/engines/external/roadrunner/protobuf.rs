@@ -59,7 +59,7 @@ pub enum FieldValue<'a> {
     Other,
 }
 
-/// The fields of a message in their order. Ends with `Err` at bytes that are no message.
+/// The fields of a message in their order. Ends with `Err` at bytes that are not a message.
 pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -118,7 +118,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Bytes that are no protobuf message.
+/// Bytes that are not a protobuf message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalid;
 

@@ -49,7 +49,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.dec();
-        activity::ENDS.note();
+        activity::ENDS.record();
     }
 }
 
@@ -80,7 +80,7 @@ async fn read_proxy_header(
             https,
         }),
         Ok(Err(error)) => {
-            warn!(proxy = ?peer.client, %error, "connection closed");
+            warn!(proxy = ?peer.client, %error, "invalid PROXY header; connection closed");
             None
         }
         Err(_) => {

@@ -31,7 +31,9 @@ impl FromStr for SocketMode {
             .ok()
             .filter(|mode| is_octal && *mode <= 0o777)
             .map(SocketMode)
-            .ok_or_else(|| format!("`{text}` is no mode; write it as octal text, as `\"0660\"`"))
+            .ok_or_else(|| {
+                format!("`{text}` is not a file mode; write it as octal text, as `\"0660\"`")
+            })
     }
 }
 
@@ -204,7 +206,7 @@ impl Bound {
         loop {
             let bound = Bound::bind(address, setting, Admission::default())?;
             let Bound::Tcp(listener) = &bound else {
-                bail!("{address} is no port ({setting})");
+                bail!("{address} is not a TCP address ({setting})");
             };
             let local = listener.local_addr()?;
             attempts -= 1;

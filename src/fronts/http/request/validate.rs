@@ -80,7 +80,7 @@ pub fn check(
                         "this connection is not encrypted",
                     ));
                 }
-                _ => return bad("the request target is no http URI"),
+                _ => return bad("the request target is not an http URI"),
             }
             // RFC 9112, 3.2.2: Host is ignored then.
             if let Ok(host) = HeaderValue::from_str(authority.as_str()) {

@@ -164,7 +164,7 @@ impl ConnectionTimers {
     pub fn request_ends(&self) {
         self.idle_since.store(self.now(), Ordering::Relaxed);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
-        activity::ENDS.note();
+        activity::ENDS.record();
     }
 
     /// Whether no request is in flight.

@@ -72,8 +72,8 @@ pub fn template(format: &str) -> Result<LineTemplate, String> {
             }
             (false, false) => {
                 return Err(format!(
-                    "`{format}` is no format; write `off`, `text`, `json`, `common`, `combined`, \
-                     or variables of nginx (`$remote_addr`) or Apache (`%h`)"
+                    "`{format}` is not a format; write `off`, `text`, `json`, `common`, \
+                     `combined`, or variables of nginx (`$remote_addr`) or Apache (`%h`)"
                 ));
             }
         },
@@ -188,7 +188,7 @@ fn nginx_value(to: &mut LineTemplate, name: &str) -> Result<LogValue, String> {
             let field = cookie.or_else(sent).or_else(asked);
             field.ok_or_else(|| {
                 format!(
-                    "`${name}` is no variable of the access log; there are ${}",
+                    "`${name}` is not a variable of the access log; there are ${}",
                     NGINX.join(", $")
                 )
             })?
@@ -251,8 +251,8 @@ fn directive(to: &mut LineTemplate, letters: &mut std::str::Chars<'_>) -> Result
                 let value = value.ok_or_else(|| {
                     let argument = argument.map_or(String::new(), |inside| format!("{{{inside}}}"));
                     format!(
-                        "`%{argument}{letter}` is no directive of the access log; there are \
-                         {APACHE}"
+                        "`%{argument}{letter}` is not a directive of the access log; there \
+                         are {APACHE}"
                     )
                 })?;
                 to.pieces.push(Piece::LogValue(value));
@@ -297,7 +297,8 @@ fn directive_with(
     argument: &str,
 ) -> Result<Option<LogValue>, String> {
     let header = || {
-        HeaderName::try_from(argument).map_err(|_| format!("`{argument}` is no name of a header"))
+        HeaderName::try_from(argument)
+            .map_err(|_| format!("`{argument}` is not the name of a header"))
     };
     let field = match (letter, argument) {
         ('a', "c") => Field::PeerAddress,

@@ -1,4 +1,4 @@
-//! A format of one's own, and the line that it makes of an entry.
+//! A custom format of the access log, and the line that it makes of an entry.
 
 use std::time::{Duration, SystemTime};
 

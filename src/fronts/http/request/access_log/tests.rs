@@ -192,9 +192,9 @@ fn format_that_is_not_understood_is_rejected_with_what_there_is() {
     for (format, words) in [
         (
             "combind",
-            &["`combind` is no format", "`combined`", "`$remote_addr`"][..],
+            &["`combind` is not a format", "`combined`", "`$remote_addr`"][..],
         ),
-        ("", &["`` is no format"]),
+        ("", &["`` is not a format"]),
         (
             "$remote_adr",
             &["`$remote_adr`", "there are $args", "$remote_addr"],
@@ -207,7 +207,7 @@ fn format_that_is_not_understood_is_rejected_with_what_there_is() {
         ("%h %Z", &["`%Z`", "there are %%", "%h"]),
         ("%{x}h", &["`%{x}h`"]),
         ("%{Referer", &["has no `}`"]),
-        ("%{a b}i", &["`a b` is no name of a header"]),
+        ("%{a b}i", &["`a b` is not the name of a header"]),
         ("%{min}T", &["`%{min}T`"]),
         ("%{%Q}t", &["`%Q`", "%Y"]),
         ("%!200{Referer}i", &["condition by status"]),

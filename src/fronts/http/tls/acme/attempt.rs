@@ -250,9 +250,12 @@ impl Attempt {
             minutes = wait.as_secs().div_ceil(60),
             "the authority asks to wait before the next attempt"
         );
-        // Without the note, the next attempt is too early, and the authority says so again.
+        // If it is not stored, the next attempt is too early, and the authority says so again.
         if let Err(error) = source.limit(wait) {
-            warn!(error = format!("{error:#}"), "cannot note how long to wait");
+            warn!(
+                error = format!("{error:#}"),
+                "cannot store how long to wait"
+            );
         }
     }
 

@@ -211,7 +211,7 @@ impl<'de> Deserialize<'de> for Authority {
         let url: http::Uri = authority.url.parse().unwrap_or_default();
         if url.scheme_str() != Some("https") || url.host().is_none() {
             return Err(D::Error::custom(format_args!(
-                "`{}` (acme.authorities) is no authority; write `letsencrypt`, \
+                "`{}` (acme.authorities) is not an authority; write `letsencrypt`, \
                  `letsencrypt-staging` or the https URL of an ACME directory",
                 authority.name
             )));

@@ -50,7 +50,7 @@ impl RedisQueue {
                 continue;
             }
             let buried: Buried = serde_json::from_str(&json).with_context(|| {
-                format!("{} has a value that is none of Surus", self.keys.failed)
+                format!("{} has a value that Surus did not write", self.keys.failed)
             })?;
             match asked {
                 Failures::List => {}

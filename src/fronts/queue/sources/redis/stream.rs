@@ -177,7 +177,7 @@ impl RedisStream {
                 continue;
             }
             let buried: Buried = serde_json::from_str(&json)
-                .with_context(|| format!("{} has a value that is none of Surus", self.failed))?;
+                .with_context(|| format!("{} has a value that Surus did not write", self.failed))?;
             let payload = buried.payload.as_bytes();
             match asked {
                 Failures::List => {}
