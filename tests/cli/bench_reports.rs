@@ -1,7 +1,8 @@
 //! Tests what reports of `surus bench` say of failed runs and of the server, and their charts.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -304,4 +305,36 @@ fn log_of_latencies_is_printed_while_the_run_goes_on() {
     let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
     assert!(sent.unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn process_that_lives_for_one_request_is_seen_in_a_run_of_less_than_a_second() {
+    // Starts a process at each line.
+    let mut parent = Command::new("sh")
+        .args(["-c", "while read line; do sleep 0.6; echo; done"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let commands = parent.stdin.take().unwrap();
+    let ends = BufReader::new(parent.stdout.take().unwrap()).lines();
+    let pipes = Mutex::new((commands, ends));
+    let url = answering(move |_| {
+        let (commands, ends) = &mut *pipes.lock().unwrap();
+        commands.write_all(b"begin\n").unwrap();
+        ends.next().unwrap().unwrap();
+    });
+    let pid = parent.id().to_string();
+    // A busy machine may give the command no time while the process lives.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let args = [&url, "-n", "1", "-c", "1", "--pid", &pid, "--json"];
+        let json: Value = serde_json::from_str(&printed(&args)).unwrap();
+        if json["server"]["processes"]["value"] == 2.0 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "only the parent was seen");
+    }
+    parent.kill().unwrap();
+    parent.wait().unwrap();
 }

@@ -14,6 +14,10 @@ use super::interrupt;
 use super::progress::Progress;
 
 /// What a run has shown, of the responses and of the server's processes.
+/// How often the server's processes are looked at. Some serve a single request, and many rounds
+/// last less than a second.
+const SAMPLE: Duration = Duration::from_millis(200);
+
 pub struct Result {
     pub outcome: RunOutcome,
     /// Missing if the server's processes were not found.
@@ -55,11 +59,14 @@ pub fn measure_with(
     };
     loop {
         // The generator drops the sender when it ends.
-        match received.recv_timeout(Duration::from_millis(200)) {
+        let received = received.recv_timeout(SAMPLE);
+        if let Some(probe) = &mut probe
+            && !matches!(received, Err(RecvTimeoutError::Disconnected))
+        {
+            probe.sample();
+        }
+        match received {
             Ok(second) => {
-                if let Some(probe) = &mut probe {
-                    probe.sample();
-                }
                 written = written.and_then(|()| write());
                 if let Some(progress) = &mut progress {
                     progress.second(&second);
