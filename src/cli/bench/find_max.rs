@@ -307,6 +307,7 @@ mod tests {
             offered: Some(Offered {
                 due: 1000,
                 unsent,
+                overdue: 0,
                 own_lateness: Duration::ZERO,
             }),
             own_cpu: Duration::ZERO,

@@ -417,6 +417,7 @@ mod tests {
         let missed = Offered {
             due: 100,
             unsent: 50,
+            overdue: 0,
             own_lateness: Duration::ZERO,
         };
         let connections = "because all 50 connections (--concurrency) were waiting";
@@ -440,6 +441,7 @@ mod tests {
             let offered = Offered {
                 due: 10,
                 unsent: 0,
+                overdue: 0,
                 own_lateness,
             };
             notes_on(0.5, 10, Some(offered))
