@@ -461,7 +461,6 @@ mod tests {
             "nothing was served"
         );
     }
-}
 
     #[test]
     fn cpu_of_frequent_samples_is_that_since_the_point_before() {
@@ -484,3 +483,4 @@ mod tests {
         assert_eq!(cpu_by_time(&usage(&samples), 0.9), points[..1]);
         assert!(cpu_by_time(&usage(&[]), 1.0).is_empty());
     }
+}
