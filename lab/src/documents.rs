@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use surus_measure::{DISTURBED_MARK, FAILED_MARK, MARK};
+use surus_measure::FAILED_MARK;
 
 use crate::chart;
 use crate::document::Document;
@@ -16,6 +16,7 @@ use crate::files::Places;
 use crate::generators;
 use crate::goals;
 use crate::history;
+use crate::legend;
 use crate::length::Size;
 use crate::quantity::Quantity;
 use crate::render::tables::{self, Under};
@@ -137,7 +138,7 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
         let cells = cells.collect::<Vec<_>>().join(" | ");
         text += &format!("| {} | {cells} |\n", load.title);
     }
-    for note in notes(experiment, readme, results) {
+    for note in notes(experiment, readme, results, &text) {
         text += &format!("\n{note}\n");
     }
     text += &format!(
@@ -155,23 +156,8 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
 }
 
 /// What a reader must know of the table's numbers.
-fn notes(experiment: &Experiment, readme: &Readme, results: &Results) -> Vec<String> {
-    let has = |is_so: &dyn Fn(&str, &str) -> bool| {
-        let mut loads = loads(experiment, readme);
-        loads.any(|load| readme.contestants.iter().any(|it| is_so(it, &load.name)))
-    };
-    let mut notes = Vec::new();
-    if has(&|it, load| results.is_generator_limited(it, load)) {
-        notes.push(format!(
-            "{MARK}: the load generator was the limit; the server can do more."
-        ));
-    }
-    if has(&|it, load| results.is_disturbed(it, load)) {
-        notes.push(format!(
-            "{DISTURBED_MARK}: other processes on the machine took much of the CPUs in some \
-             rounds; the number may be too low."
-        ));
-    }
+fn notes(experiment: &Experiment, readme: &Readme, results: &Results, table: &str) -> Vec<String> {
+    let mut notes = legend::of(table);
     let rows = loads(experiment, readme).flat_map(|load| {
         let names = readme.contestants.iter();
         names.map(move |name| (title(experiment, name), name.as_str(), load))

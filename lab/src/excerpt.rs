@@ -6,6 +6,7 @@ use std::fmt::Write;
 use surus_measure::{FAILED_MARK, Measured, Unit};
 
 use crate::experiment::{Experiment, Load};
+use crate::legend;
 use crate::quantity::Quantity;
 use crate::results::Results;
 
@@ -44,6 +45,7 @@ pub fn table(experiment: &Experiment, contestant: &str, results: &Results) -> St
         }
         let _ = writeln!(text, "| {title} | {own} | {to_best} | {refused} |");
     }
+    text += &legend::paragraphs(&text);
     if !failed.is_empty() {
         let _ = writeln!(
             text,

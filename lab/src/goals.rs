@@ -7,9 +7,10 @@ use std::path::Path;
 
 use surus_measure::{Measured, Number, Ratio, Unit};
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Load};
 use crate::files::Places;
 use crate::goal::Goal;
+use crate::legend;
 use crate::render::tables::Under;
 use crate::render::{Newest, newest_results, tables};
 use crate::results::{LEAST_ROUNDS, Results};
@@ -152,13 +153,15 @@ impl GoalVerdict {
         }
     }
 
-    /// Whether the document says what is in the way: unless the goal is met, or may be.
-    fn is_bounded(self) -> bool {
-        use GoalVerdict::{Missed, NoInterval, Open, Unknown};
-        matches!(
-            self,
-            Missed | Open | Unknown | NoInterval { keeps: false, .. }
-        )
+    /// Whether the document says what bounds the goal.
+    fn is_missed(self) -> bool {
+        use GoalVerdict::{Missed, NoInterval};
+        matches!(self, Missed | NoInterval { keeps: false, .. })
+    }
+
+    /// Whether it says what may bound it.
+    fn is_doubtful(self) -> bool {
+        matches!(self, GoalVerdict::Open | GoalVerdict::Unknown)
     }
 }
 
@@ -169,7 +172,7 @@ pub fn section(
     directory: &Path,
 ) -> anyhow::Result<String> {
     let mut table = String::from("| goal | wanted | measured | |\n|---|--:|--:|---|\n");
-    let mut bounds = String::new();
+    let (mut bounds, mut possible) = (String::new(), String::new());
     let mut rows = 0;
     let mut missing: BTreeMap<String, usize> = BTreeMap::new();
     for experiment in experiments {
@@ -187,8 +190,11 @@ pub fn section(
             };
             let words = verdict.words();
             let _ = writeln!(table, "| {title} | {wanted} | {measured} | {words} |");
-            if verdict.is_bounded() {
-                let _ = writeln!(bounds, "- {}: {}", goal.title, goal.bound);
+            let line = format!("- {}: {}\n", goal.title, goal.bound);
+            if verdict.is_missed() {
+                bounds += &line;
+            } else if verdict.is_doubtful() {
+                possible += &line;
             }
         }
         let Some(Newest {
@@ -197,6 +203,11 @@ pub fn section(
             ..
         }) = &newest
         else {
+            let names = || experiment.contestants.iter().map(|entry| &entry.name);
+            let of_load = |load: &Load| names().filter(|name| load.is_for(name)).count();
+            let count: usize = experiment.loads.iter().map(of_load).sum();
+            rows += count;
+            missing.insert(format!("{}: not run yet", experiment.name), count);
             continue;
         };
         let loads = experiment.loads.iter();
@@ -248,8 +259,13 @@ pub fn section(
         _ => format!("- {row} ({count} rows)\n"),
     };
     let missing: String = missing.iter().map(line).collect();
+    table += &legend::paragraphs(&table);
     for (title, list) in [
         ("What bounds the goals that are not met:", bounds),
+        (
+            "What may bound the goals that are open or unknown:",
+            possible,
+        ),
         ("Rows without numbers:", missing),
     ] {
         if !list.is_empty() {
@@ -307,10 +323,10 @@ mod tests {
         let (text, verdict) = judged(3);
         assert_eq!(verdict.words(), "3 rounds: no interval, but not kept");
         assert_eq!(text, "0.500 ×");
-        assert!(verdict.is_bounded(), "what is in the way stands below");
+        assert!(verdict.is_missed(), "what is in the way stands below");
         let (_, verdict) = goal(None, Some(0.5)).judge(&results(3));
         assert_eq!(verdict.words(), "3 rounds: no interval");
-        assert!(!verdict.is_bounded());
+        assert!(!verdict.is_missed());
         let (text, verdict) = judged(6);
         assert_eq!(verdict, GoalVerdict::Missed);
         assert_eq!(text, "0.500 × (0.500 to 0.500)");

@@ -22,6 +22,7 @@ mod goals;
 mod history;
 mod interrupt;
 mod lambda_reports;
+mod legend;
 mod length;
 mod measuring;
 mod others;

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 
 use crate::cli::stdout::say;
 
@@ -50,6 +51,14 @@ enum ProjectKind {
 type ProjectFile = (Cow<'static, str>, Cow<'static, str>);
 
 pub fn run(New { kind, dir }: New) -> anyhow::Result<()> {
+    if let (None, Some(name)) = (kind, dir.to_str())
+        && ProjectKind::from_str(name, false).is_ok()
+    {
+        bail!(
+            "`{name}` is a kind of project, and the directory is missing: `surus new {name} DIR`; \
+             a directory of this name is `surus new ./{name}`"
+        );
+    }
     fs::create_dir_all(&dir)
         .with_context(|| format!("cannot create the directory {}", dir.display()))?;
     check_empty(&dir)?;

@@ -224,29 +224,20 @@ fn comparison_of_a_server_with_itself_prints_a_verdict_per_quantity() {
 #[test]
 fn comparison_says_which_rate_was_not_kept() {
     let (fast, slow) = (server(), slow_server());
-    let args = [
-        "compare",
-        &fast,
-        &slow,
-        "--rounds",
-        "2",
-        "--rps",
-        "200",
-        "-c",
-        "1",
-        "-d",
-        "300ms",
-        "--warm-up",
-        "10ms",
-        "--json",
-    ];
-    let json: Value = serde_json::from_str(&printed(&args)).unwrap();
-    let notes = json["notes"].to_string();
-    for part in [
-        "B: the rate could not be kept in 2 of 2 rounds",
-        "due requests were never sent; each counts with the time",
+    let missed = "B: the rate could not be kept in 2 of 2 rounds";
+    let never_sent = "due requests were never sent; each counts with the time";
+    for (stop, parts) in [
+        (["-d", "300ms"], &[missed, never_sent][..]),
+        (["-n", "4"], &[missed]),
     ] {
-        assert!(notes.contains(part), "no `{part}` in {notes}");
+        let load = ["--rps", "200", "-c", "1", "--warm-up", "10ms", "--json"];
+        let compare = ["compare", &fast, &slow, "--rounds", "2"];
+        let args = [&compare[..], &load, &stop].concat();
+        let json: Value = serde_json::from_str(&printed(&args)).unwrap();
+        let notes = json["notes"].to_string();
+        for part in parts {
+            assert!(notes.contains(part), "no `{part}` in {notes}");
+        }
     }
 }
 
@@ -421,6 +412,14 @@ fn missing_url_and_wrong_values_are_refused() {
         text(&output.stderr).contains("https over a Unix socket"),
         "{output:?}"
     );
+}
+
+#[test]
+fn number_of_requests_at_a_rate_that_the_server_cannot_keep_has_a_note() {
+    let url = slow_server();
+    let out = printed(&[&url, "-n", "4", "--rps", "200", "-c", "1"]);
+    let note = "the rate could not be kept, because the connection (--concurrency) was waiting";
+    assert!(out.contains(note), "{out}");
 }
 
 #[test]

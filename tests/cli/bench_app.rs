@@ -316,11 +316,11 @@ fn interrupt_ends_every_server() {
 }
 
 #[test]
-fn interrupt_after_a_round_reports_its_measurements() {
+fn interrupt_after_a_round_reports_the_finished_rounds() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
     command.args(["bench", "app"]).arg(project.path());
-    command.args(["--engines", "classic", "--workers", "1", "--json"]);
+    command.args(["--engines", "cgi", "--workers", "1", "--json"]);
     command.args(["--rounds", "1000", "-d", "100ms"]);
     let mut child = command
         .stdout(Stdio::piped())
@@ -329,6 +329,7 @@ fn interrupt_after_a_round_reports_its_measurements() {
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut lines = lines.by_ref().map(Result::unwrap);
+    // The first engine of two in the second round.
     lines.find(|line| line.starts_with("round 2/1000")).unwrap();
     send(&child, "INT");
     let said: Vec<_> = lines.collect();
@@ -336,8 +337,19 @@ fn interrupt_after_a_round_reports_its_measurements() {
     assert_eq!(output.status.code(), Some(1), "{said:?}");
     says(&said.join("\n"), &["interrupted in round ", "of 1000"]);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let rate = &json["engines"]["classic"]["requests/s"];
-    assert!(rate["value"].as_f64().unwrap() > 0.0, "{json:#}");
+    let rounds = |engine: &str, column: &str| {
+        let number = &json["engines"][engine][column];
+        assert!(number["value"].as_f64().unwrap() > 0.0, "{json:#}");
+        number["samples"].as_array().unwrap().len()
+    };
+    let finished = rounds("classic", "requests/s");
+    let load = json["load"].as_str().unwrap();
+    says(load, &[&format!("; {finished} rounds of ")]);
+    for column in ["requests/s", "p99", "memory per process", "cold start"] {
+        for engine in ["classic", "cgi"] {
+            assert_eq!(rounds(engine, column), finished, "{engine}, {column}");
+        }
+    }
     says(&json["notes"].to_string(), &["interrupted in round "]);
 }
 

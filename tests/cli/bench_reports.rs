@@ -1,7 +1,10 @@
 //! Tests what reports of `surus bench` say of failed runs and of the server, and their charts.
 
-use std::io::{BufRead, BufReader};
+use std::fs::{OpenOptions, Permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -304,4 +307,101 @@ fn log_of_latencies_is_printed_while_the_run_goes_on() {
     let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
     assert!(sent.unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn page_for_which_the_disk_has_no_room_keeps_the_one_before() {
+    let url = server();
+    let directory = tempfile::tempdir().unwrap();
+    let (new, old) = (directory.path().join("new"), directory.path().join("old"));
+    std::fs::write(&old, "a report").unwrap();
+    for page in [&new, &old] {
+        let (surus, page) = (env!("CARGO_BIN_EXE_surus"), page.display());
+        // The limit of a file's size is that of a block.
+        let script =
+            format!("trap '' XFSZ; ulimit -f 1; exec {surus} bench {url} -n 3 -c 1 --html {page}");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        let expected = format!("cannot write {page} (--html)");
+        assert!(error.contains(&expected), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "a report");
+    let names = std::fs::read_dir(directory.path()).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["old"]);
+}
+
+#[test]
+fn page_replaces_the_target_of_a_link_and_keeps_its_mode() {
+    let url = server();
+    let directory = tempfile::tempdir().unwrap();
+    let (page, link) = (directory.path().join("page"), directory.path().join("link"));
+    std::fs::write(&page, "a report").unwrap();
+    std::fs::set_permissions(&page, Permissions::from_mode(0o604)).unwrap();
+    std::os::unix::fs::symlink(&page, &link).unwrap();
+    printed(&[&url, "-n", "3", "-c", "1", "--html", link.to_str().unwrap()]);
+    assert!(link.is_symlink());
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+    let mode = std::fs::metadata(&page).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o604);
+}
+
+#[test]
+fn interrupt_while_requests_are_read_leaves_no_page() {
+    let url = server();
+    let directory = tempfile::tempdir().unwrap();
+    let (pipe, page) = (directory.path().join("pipe"), directory.path().join("page"));
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for args in [
+        &["--file"][..],
+        &["--find-max", "--p99", "1s", "--file"],
+        &["compare", &url, "--body-file"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+        command.arg("bench").args(args).arg(&pipe).arg(&url);
+        let child = command.arg("--html").arg(&page);
+        let child = child.stderr(Stdio::piped()).spawn().unwrap();
+        // Returns when the other end is opened.
+        let _open = OpenOptions::new().write(true).open(&pipe).unwrap();
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+        assert!(sent.unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert!(!output.status.success(), "{}", text(&output.stderr));
+        assert!(!page.exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn process_that_lives_for_one_request_is_seen_in_a_run_of_less_than_a_second() {
+    // Starts a process at each line.
+    let mut parent = Command::new("sh")
+        .args(["-c", "while read line; do sleep 0.6; echo; done"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let commands = parent.stdin.take().unwrap();
+    let ends = BufReader::new(parent.stdout.take().unwrap()).lines();
+    let pipes = Mutex::new((commands, ends));
+    let url = answering(move |_| {
+        let (commands, ends) = &mut *pipes.lock().unwrap();
+        commands.write_all(b"begin\n").unwrap();
+        ends.next().unwrap().unwrap();
+    });
+    let pid = parent.id().to_string();
+    // A busy machine may give the command no time while the process lives.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let args = [&url, "-n", "1", "-c", "1", "--pid", &pid, "--json"];
+        let json: Value = serde_json::from_str(&printed(&args)).unwrap();
+        if json["server"]["processes"]["value"] == 2.0 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "only the parent was seen");
+    }
+    parent.kill().unwrap();
+    parent.wait().unwrap();
 }

@@ -95,6 +95,10 @@ fn directory_may_be_called_like_a_kind_and_an_unknown_kind_is_refused() {
             .args(args))
     };
     let said = run_there(&["api"]);
+    assert_eq!(said.status, 1, "{}", said.stdout);
+    says(&said.stderr, &["`surus new api DIR`", "`surus new ./api`"]);
+    assert!(!parent.path().join("api").exists());
+    let said = run_there(&["./api"]);
     assert_eq!(said.status, 0, "{}", said.stderr);
     assert!(parent.path().join("api/src/app.php").is_file());
     let said = run_there(&["website", "shop"]);

@@ -145,6 +145,9 @@ pub struct Offered {
     pub due: u64,
     /// Requests that were due and never sent, because no connection was free.
     pub unsent: u64,
+    /// Of a run of a given number of requests, those that were sent only after that number takes at
+    /// this rate, because no connection was free.
+    pub overdue: u64,
     /// 99th percentile of how late the generator itself sent a request for which a connection was
     /// free.
     pub own_lateness: Duration,
@@ -187,9 +190,9 @@ impl RunOutcome {
         self.totals.responses > 0 && self.own_busy() >= 0.95
     }
 
-    /// Whether an open loop has sent 99 % of what was due.
+    /// Whether an open loop has sent 99 % of what was due in its time.
     pub fn kept_rate(&self) -> bool {
-        let kept = |offered: Offered| offered.unsent * 100 <= offered.due;
+        let kept = |offered: Offered| (offered.unsent + offered.overdue) * 100 <= offered.due;
         self.offered.is_none_or(kept)
     }
 }

@@ -63,7 +63,7 @@ pub struct Prepared {
     pub body: Bytes,
 }
 
-/// Most entries of the table of turns.
+/// Most entries of the table of turns if weights differ: each takes a look at all requests.
 const MAX_TURNS: u32 = 10_000;
 
 /// Requests with their weights.
@@ -112,6 +112,9 @@ impl Mix {
 
 /// Spreads requests evenly by weight (smooth weighted round robin): 3 and 1 become A A B A.
 fn turns(weights: &[u32]) -> Result<Vec<u32>, String> {
+    if weights.windows(2).all(|pair| pair[0] == pair[1]) {
+        return Ok((0..weights.len() as u32).collect());
+    }
     let divisor = weights.iter().copied().fold(0, gcd);
     let weights: Vec<_> = weights
         .iter()
@@ -120,7 +123,9 @@ fn turns(weights: &[u32]) -> Result<Vec<u32>, String> {
     let total: i64 = weights.iter().sum();
     if total > i64::from(MAX_TURNS) {
         return Err(format!(
-            "the weights add up to {total}; at most {MAX_TURNS} are allowed"
+            "the weights of {} requests add up to {total}; at most {MAX_TURNS} are allowed unless \
+             all weights are the same",
+            weights.len()
         ));
     }
     let mut current = vec![0; weights.len()];
@@ -198,16 +203,20 @@ fn http2(request: &Request) -> Result<http::Request<()>, http::Error> {
         http2 = http2.header("user-agent", AGENT);
     }
     for (name, value) in &request.headers {
-        // HTTP/2 has no headers about connections (RFC 9113, section 8.2.2).
+        // HTTP/2 has no headers about connections, and TE with one value only (RFC 9113, section
+        // 8.2.2).
         let names = [
             "host",
             "connection",
             "transfer-encoding",
             "keep-alive",
             "proxy-connection",
+            "te",
             "upgrade",
         ];
-        if !names.iter().any(|other| name.eq_ignore_ascii_case(other)) {
+        if name.eq_ignore_ascii_case("te") && value.eq_ignore_ascii_case("trailers") {
+            http2 = http2.header("te", "trailers");
+        } else if !names.iter().any(|other| name.eq_ignore_ascii_case(other)) {
             http2 = http2.header(name, value);
         } else {
             http::HeaderValue::from_str(value)?;

@@ -96,6 +96,8 @@ async fn run_plan(
 struct Run {
     plan: Arc<Plan>,
     started: Instant,
+    /// When an open loop of a given number of requests has had the time for all.
+    end: Option<Instant>,
     /// CPU time of this thread at the start.
     cpu_before: Duration,
     pacer: Pacer,
@@ -106,6 +108,8 @@ struct Run {
 struct State {
     /// The number of the next turn.
     next: u64,
+    /// How many turns were taken only after all were due.
+    overdue: u64,
     recorder: Recorder,
     /// How late the pacer woke connections.
     lateness: Recorder,
@@ -120,6 +124,7 @@ impl State {
     fn new(keeps_intervals: bool) -> State {
         State {
             next: 0,
+            overdue: 0,
             recorder: Recorder::new(keeps_intervals),
             lateness: Recorder::new(false),
             totals: Totals::default(),
@@ -140,8 +145,14 @@ struct Turn {
 
 impl Run {
     fn new(plan: Arc<Plan>, watch: Option<Watch>) -> io::Result<Run> {
+        let started = Instant::now();
+        let end = match (plan.pace, plan.stop) {
+            (Pace::Open(schedule), Stop::Requests(count)) => schedule.due(count),
+            _ => None,
+        };
         Ok(Run {
-            started: Instant::now(),
+            started,
+            end: end.and_then(|end| started.checked_add(end)),
             cpu_before: thread_cpu(),
             pacer: Pacer::new()?,
             state: Mutex::new(State::new(
@@ -225,6 +236,9 @@ impl Run {
             return None;
         }
         state.next += 1;
+        if self.end.is_some_and(|end| now > end) {
+            state.overdue += 1;
+        }
         Some(Turn {
             number,
             due,
@@ -361,7 +375,7 @@ impl Run {
                     true => state.next.min(due),
                     false => state.next,
                 };
-                let offered = self.offered(due, taken, &lateness);
+                let offered = self.offered(due, taken, state.overdue, &lateness);
                 record_unsent(&mut state.recorder, schedule, &offered, elapsed);
                 Some(offered)
             }
@@ -382,7 +396,7 @@ impl Run {
         }
     }
 
-    fn offered(&self, due: u64, taken: u64, lateness: &Latencies) -> Offered {
+    fn offered(&self, due: u64, taken: u64, overdue: u64, lateness: &Latencies) -> Offered {
         // All turns that were taken, and those that were due until the end.
         let limit = match self.plan.stop {
             Stop::Requests(count) => count,
@@ -392,6 +406,7 @@ impl Run {
         Offered {
             due,
             unsent: due - taken,
+            overdue,
             own_lateness: Duration::from_secs_f64(lateness.percentile_ms(99.0) / 1000.0),
         }
     }

@@ -277,6 +277,29 @@ fn requests_that_were_never_sent_count_with_the_time_that_they_waited() {
 }
 
 #[test]
+fn number_of_requests_that_takes_longer_than_its_rate_allows_misses_the_rate() {
+    let address = answer(|head| {
+        std::thread::sleep(Duration::from_millis(20));
+        ok(head)
+    });
+    let mut missed = plan(address, 20);
+    missed.concurrency = 1;
+    missed.pace = Pace::Open(Schedule::constant(1000.0));
+    let outcome = run(&missed);
+    let offered = outcome.offered.unwrap();
+    // All were due in 20 ms, until when at most two were sent.
+    assert_eq!((offered.due, offered.unsent), (20, 0), "{offered:?}");
+    assert!(offered.overdue >= 18, "{offered:?}");
+    assert!(!outcome.kept_rate());
+
+    let mut kept = plan(address, 1);
+    kept.pace = Pace::Open(Schedule::constant(0.001));
+    let outcome = run(&kept);
+    assert_eq!(outcome.offered.unwrap().overdue, 0);
+    assert!(outcome.kept_rate());
+}
+
+#[test]
 fn turns_that_wait_for_their_time_are_not_due_when_the_run_is_interrupted() {
     let mut plan = plan(answer(ok), 1);
     plan.pace = Pace::Open(Schedule::constant(0.000_1));

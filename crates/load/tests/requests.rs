@@ -60,6 +60,29 @@ fn connection_that_the_server_closes_politely_is_opened_again() {
 }
 
 #[test]
+fn file_of_many_requests_is_sent_in_its_order_and_different_weights_have_a_limit() {
+    let (address, heads) = recording();
+    let base = Url::parse(&format!("http://{address}")).unwrap().origin;
+    let lines: Vec<_> = (0..10_001).map(|number| format!("/{number}")).collect();
+    let requests = parse_file(&lines.join("\n"), Some(&base)).unwrap();
+    let mut plan = plan_of(&requests, 3);
+    plan.concurrency = 1;
+    assert_eq!(run(&plan).totals.responses, 3);
+    let heads = heads.lock().unwrap();
+    let paths = heads.iter().map(|head| head.split(' ').nth(1).unwrap());
+    assert_eq!(paths.collect::<Vec<_>>(), ["/0", "/1", "/2"]);
+
+    let mut requests = requests;
+    requests[0].weight = 2;
+    let error = Mix::new(&requests, true).unwrap_err();
+    assert_eq!(
+        error,
+        "the weights of 10001 requests add up to 10002; at most 10000 are allowed unless all \
+         weights are the same"
+    );
+}
+
+#[test]
 fn weights_decide_how_often_each_url_is_sent() {
     let (address, heads) = recording();
     let request = |path: &str, weight| Request {
@@ -394,6 +417,29 @@ fn http2_responses_and_failures_are_counted() {
     assert_eq!(totals.sent, 20 * length as u64);
     assert_eq!(run_path("/reset").failures_of(RequestFailure::Reset), 20);
     assert_eq!(run_path("/silent").failures_of(RequestFailure::Timeout), 20);
+}
+
+#[test]
+fn te_is_sent_over_http2_only_with_the_value_that_http2_allows() {
+    let address = http2(|tcp| async { tcp });
+    let sent = |headers: &[(&str, &str)]| {
+        let mut request = Request::get(Url::parse(&format!("http://{address}/")).unwrap());
+        let owned = headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()));
+        request.headers = owned.collect();
+        let mut plan = plan_of(&[request], 1);
+        plan.protocol = Protocol::Http2;
+        let totals = run(&plan).totals;
+        assert_eq!((totals.responses, totals.failed()), (1, 0), "{totals:?}");
+        totals.sent
+    };
+    let without = sent(&[]);
+    assert_eq!(sent(&[("TE", "gzip")]), without);
+    assert_eq!(
+        sent(&[("TE", "Trailers")]),
+        without + "tetrailers".len() as u64
+    );
 }
 
 #[test]

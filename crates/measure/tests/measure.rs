@@ -443,3 +443,28 @@ fn page_is_self_contained_and_escapes_text() {
         assert!(!page.contains(external), "{external}");
     }
 }
+
+#[test]
+fn heads_of_a_table_that_is_wider_than_a_terminal_have_several_lines() {
+    let heads = ["requests/s", "CPU per request"];
+    let text = |columns: &[&str]| {
+        let cell = |_: &&str| Cell::Text {
+            text: "same".into(),
+        };
+        let table = Table {
+            key: "table".into(),
+            title: "Table".into(),
+            columns: columns.iter().copied().map(String::from).collect(),
+            rows: vec![Row::new("row", "row", columns.iter().map(cell).collect())],
+        };
+        let tables = vec![table];
+        Report { tables, ..report() }.text()
+    };
+    let narrow = text(&heads);
+    let line = "       requests/s  CPU per request\n";
+    assert!(narrow.contains(line), "{narrow}");
+    let wide = text(&[heads, heads, heads].concat());
+    let heads = "                   CPU per              CPU per              CPU per\n       \
+                 requests/s  request  requests/s  request  requests/s  request\n  row  ";
+    assert!(wide.contains(heads), "{wide}");
+}

@@ -94,16 +94,17 @@ fn probe_counts_context_switches_of_a_process_that_sleeps_and_of_one_that_works(
 fn listening_process_is_found_by_its_port_and_by_its_socket() {
     let own = i32::try_from(std::process::id()).unwrap();
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = tcp.local_addr().unwrap().port();
-    assert_eq!(probe::listeners(port), [own]);
+    let address = tcp.local_addr().unwrap();
+    let port = address.port();
+    assert_eq!(probe::listeners(address), [own]);
     // A connection to it does not listen.
     let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     let server = tcp.accept().unwrap();
-    let from = client.local_addr().unwrap().port();
+    let from = client.local_addr().unwrap();
     assert!(probe::listeners(from).is_empty());
     drop((client, server));
     drop(tcp);
-    assert!(probe::listeners(port).is_empty());
+    assert!(probe::listeners(address).is_empty());
 
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
@@ -116,6 +117,36 @@ fn listening_process_is_found_by_its_port_and_by_its_socket() {
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(directory.path(), &link).unwrap();
     assert_eq!(probe::unix_listeners(&link.join("socket")), [own]);
+}
+
+#[test]
+fn server_on_the_same_port_of_another_address_is_another_server() {
+    let own = i32::try_from(std::process::id()).unwrap();
+    let listen = |address: &str| std::net::TcpListener::bind(address).unwrap();
+    let port_of = |listener: &std::net::TcpListener| listener.local_addr().unwrap().port();
+    let found = |host: &str, port| {
+        let host: std::net::IpAddr = host.parse().unwrap();
+        let found = probe::listeners((host, port).into());
+        assert!(found.is_empty() || found == [own], "{found:?}");
+        !found.is_empty()
+    };
+    let one = listen("127.0.0.2:0");
+    let port = port_of(&one);
+    assert!(found("127.0.0.2", port) && found("::ffff:127.0.0.2", port));
+    assert!(!found("127.0.0.3", port) && !found("::1", port));
+    // A wildcard listens on all addresses.
+    let all = listen("0.0.0.0:0");
+    let port = port_of(&all);
+    assert!(found("127.0.0.3", port) && !found("::1", port));
+    let both = listen("[::]:0");
+    let port = port_of(&both);
+    assert!(found("127.0.0.3", port) && found("::1", port));
+    let mapped = listen("[::ffff:127.0.0.2]:0");
+    let port = port_of(&mapped);
+    assert!(found("127.0.0.2", port) && !found("127.0.0.3", port));
+    let six = listen("[::1]:0");
+    let port = port_of(&six);
+    assert!(found("::1", port) && !found("127.0.0.1", port));
 }
 
 /// A process that ends when it is killed.

@@ -60,8 +60,24 @@ fn row_with_too_few_quiet_rounds_is_marked_and_has_no_ratio() {
     let goals = tiny.read("docs/performance.md");
     let unknown = "| [twice as much](results/tiny.md) | at least 2 × | ‡ | unknown |";
     assert!(goals.contains(unknown), "{goals}");
+    let legend = "\n‡: other processes on the machine took";
+    assert!(goals.contains(legend), "{goals}");
     let chart = tiny.read("docs/results/tiny.svg");
     assert!(chart.contains(">125/s ‡<"), "{chart}");
+}
+
+#[test]
+fn page_of_one_experiment_explains_the_marks_of_its_table() {
+    let tiny = rendered_with_others(&[0, 1, 2, 3, 4], "full");
+    let excerpt = "excerpt = \"second\"\ncolumns = [";
+    tiny.change("lab/experiments/tiny.toml", "columns = [", excerpt);
+    let marks = "<!-- excerpt -->\n<!-- /excerpt -->\n";
+    std::fs::write(tiny.path("docs/performance-tiny.md"), marks).unwrap();
+    tiny.succeed(&["render"]);
+    let page = tiny.read("docs/performance-tiny.md");
+    assert!(page.contains("| Hello | 125/s ‡ | ‡ | none |"), "{page}");
+    let legend = "\n‡: other processes on the machine took";
+    assert!(page.contains(legend) && !page.contains('†'), "{page}");
 }
 
 #[test]

@@ -65,7 +65,6 @@ impl Quantity {
 }
 
 pub fn run(args: &Compare) -> anyhow::Result<()> {
-    let page = args.output.open()?;
     let duration = args.duration.unwrap_or(Duration::from_secs(2));
     let urls = [&args.first, &args.second];
     let pids = [&args.pid_a, &args.pid_b];
@@ -77,6 +76,7 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
         plans.push(args.load.plan(std::slice::from_ref(url), None, duration)?);
     }
     interrupt::remember()?;
+    let page = args.output.open()?;
     for plan in &plans {
         // The first run of a server is not like the others.
         let time = args.load.warm_up.unwrap_or(Duration::from_millis(500));

@@ -21,13 +21,13 @@ struct Tried {
 }
 
 pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
-    let page = args.output.open()?;
     let duration = args.duration.unwrap_or(Duration::from_secs(5));
     let mut plan = args.load.plan(urls, args.file.as_ref(), duration)?;
     let load = args
         .load
         .describe_with(&plan, "open loop at the rates below");
     interrupt::remember()?;
+    let page = args.output.open()?;
     measuring::warm_up(&plan, args.load.warm_up)?;
     // The rate of a closed loop is near the highest one, also of a server that sheds load.
     let closed = measuring::measure(&plan, &args.pids, true)?.outcome;
@@ -307,6 +307,7 @@ mod tests {
             offered: Some(Offered {
                 due: 1000,
                 unsent,
+                overdue: 0,
                 own_lateness: Duration::ZERO,
             }),
             own_cpu: Duration::ZERO,

@@ -1,5 +1,6 @@
 //! Runs a plan on a thread of its own, and meanwhile samples the server and shows progress.
 
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -12,6 +13,10 @@ use surus_measure::{Machine, Probe, Usage, probe};
 
 use super::interrupt;
 use super::progress::Progress;
+
+/// How often the server's processes are looked at. Some serve a single request, and many rounds
+/// last less than a second.
+const SAMPLE: Duration = Duration::from_millis(200);
 
 /// What a run has shown, of the responses and of the server's processes.
 pub struct Result {
@@ -55,11 +60,14 @@ pub fn measure_with(
     };
     loop {
         // The generator drops the sender when it ends.
-        match received.recv_timeout(Duration::from_millis(200)) {
+        let received = received.recv_timeout(SAMPLE);
+        if let Some(probe) = &mut probe
+            && !matches!(received, Err(RecvTimeoutError::Disconnected))
+        {
+            probe.sample();
+        }
+        match received {
             Ok(second) => {
-                if let Some(probe) = &mut probe {
-                    probe.sample();
-                }
                 written = written.and_then(|()| write());
                 if let Some(progress) = &mut progress {
                     progress.second(&second);
@@ -134,10 +142,14 @@ fn listeners(origin: &Origin) -> Vec<i32> {
         return probe::unix_listeners(socket);
     }
     let is_local = matches!(&*origin.host, "localhost" | "::1") || origin.host.starts_with("127.");
-    match is_local {
-        true => probe::listeners(origin.port),
-        false => Vec::new(),
+    if !is_local {
+        return Vec::new();
     }
+    let addresses = (origin.host.as_str(), origin.port).to_socket_addrs();
+    // The generator connects to the first address of `localhost` that a server listens on.
+    let found = addresses.into_iter().flatten().map(probe::listeners);
+    let mut found = found.filter(|pids| !pids.is_empty());
+    found.next().unwrap_or_default()
 }
 
 #[cfg(test)]

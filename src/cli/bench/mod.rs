@@ -99,11 +99,11 @@ fn run_one(args: &Run) -> anyhow::Result<()> {
     if let Some(p99) = args.p99 {
         return find_max::run(args, &urls, p99);
     }
-    let page = args.output.open()?;
     let duration = args.duration.unwrap_or(Duration::from_secs(10));
     let plan = args.load.plan(&urls, args.file.as_ref(), duration)?;
     let title = title(&urls, args.file.as_ref());
     interrupt::remember()?;
+    let page = args.output.open()?;
     measuring::warm_up(&plan, args.load.warm_up)?;
     let result = args
         .series

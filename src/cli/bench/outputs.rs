@@ -1,7 +1,8 @@
 //! Prints the report of a run in the form that was asked for.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::{File, OpenOptions, remove_file};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -129,21 +130,50 @@ pub struct Page<'a>(Option<(&'a Path, File, bool)>);
 impl Drop for Page<'_> {
     fn drop(&mut self) {
         if let Some((path, _, true)) = &self.0 {
-            let _ = std::fs::remove_file(path);
+            let _ = remove_file(path);
         }
     }
 }
 
 impl Page<'_> {
     fn write(mut self, html: &str) -> anyhow::Result<()> {
-        let Some((path, mut file, _)) = self.0.take() else {
+        let Some((path, mut file, is_new)) = self.0.take() else {
             return Ok(());
         };
-        // A pipe cannot be cut.
-        let _ = file.set_len(0);
-        file.write_all(html.as_bytes())
-            .with_context(|| format!("cannot write {} (--html)", path.display()))
+        let is_regular = file.metadata().is_ok_and(|it| it.is_file());
+        let written = match is_regular {
+            true => replace(path, &mut file, html),
+            // A pipe or a terminal.
+            false => file.write_all(html.as_bytes()),
+        };
+        if is_new && written.is_err() {
+            let _ = remove_file(path);
+        }
+        written.with_context(|| format!("cannot write {} (--html)", path.display()))
     }
+}
+
+/// Writes a new file and puts it in the place of an old one, which stays if the disk is full. One
+/// in a directory of others, where no file can be created, is overwritten.
+fn replace(path: &Path, old: &mut File, html: &str) -> std::io::Result<()> {
+    // The target of a link is replaced, and not the link.
+    let path = path.canonicalize()?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let mut new = match tempfile::NamedTempFile::new_in(directory) {
+        Ok(new) => new,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            old.set_len(0)?;
+            return old.write_all(html.as_bytes());
+        }
+        Err(error) => return Err(error),
+    };
+    new.write_all(html.as_bytes())?;
+    let metadata = old.metadata()?;
+    // Only root can give a file away.
+    let _ = fchown(new.as_file(), Some(metadata.uid()), Some(metadata.gid()));
+    new.as_file().set_permissions(metadata.permissions())?;
+    new.persist(&path).map_err(|error| error.error)?;
+    Ok(())
 }
 
 fn unexpected(result: &Result) -> Value {

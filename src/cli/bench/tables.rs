@@ -342,17 +342,8 @@ fn charts(result: &Result) -> Vec<Chart> {
     if let Some(usage) = &result.usage {
         // Samples after the load show an idle server.
         let end = result.outcome.elapsed.as_secs_f64() + 0.5;
-        let busy = usage.samples.windows(2).filter(|pair| pair[1].at <= end);
-        let busy = busy.filter_map(|pair| {
-            let time = pair[1].at - pair[0].at;
-            // Samples that follow each other closely say nothing about a clock of 10 ms.
-            (time > 0.3).then(|| (pair[1].at, (pair[1].cpu - pair[0].cpu) / time * 100.0))
-        });
-        let cpu = over_time(
-            "Server's CPU",
-            Unit::Percent,
-            vec![line("CPU", busy.collect())],
-        );
+        let busy = cpu_by_time(usage, end);
+        let cpu = over_time("Server's CPU", Unit::Percent, vec![line("CPU", busy)]);
         charts.push(cpu);
         let memory = usage.samples.iter();
         let memory = memory.filter_map(|sample| Some((sample.at, sample.pss? as f64)));
@@ -363,13 +354,29 @@ fn charts(result: &Result) -> Vec<Chart> {
     charts
 }
 
+/// Percents of a CPU until `end`, each since the point before it.
+fn cpu_by_time(usage: &Usage, end: f64) -> Vec<(f64, f64)> {
+    let mut samples = usage.samples.iter().filter(|sample| sample.at <= end);
+    let mut before = samples.next();
+    let point = samples.filter_map(|sample| {
+        let since = before?;
+        let time = sample.at - since.at;
+        // Samples that follow each other closely say nothing about a clock of 10 ms.
+        (time > 0.3).then(|| {
+            before = Some(sample);
+            (sample.at, (sample.cpu - since.cpu) / time * 100.0)
+        })
+    });
+    point.collect()
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;
 
     use surus_load::{Mix, Offered, Request, Totals, Url};
-    use surus_measure::{Machine, Recorder};
+    use surus_measure::{Machine, Recorder, probe};
 
     use super::*;
 
@@ -410,6 +417,7 @@ mod tests {
         let missed = Offered {
             due: 100,
             unsent: 50,
+            overdue: 0,
             own_lateness: Duration::ZERO,
         };
         let connections = "because all 50 connections (--concurrency) were waiting";
@@ -433,6 +441,7 @@ mod tests {
             let offered = Offered {
                 due: 10,
                 unsent: 0,
+                overdue: 0,
                 own_lateness,
             };
             notes_on(0.5, 10, Some(offered))
@@ -451,5 +460,27 @@ mod tests {
             !notes_on(0.97, 0, None).contains("the limit"),
             "nothing was served"
         );
+    }
+
+    #[test]
+    fn cpu_of_frequent_samples_is_that_since_the_point_before() {
+        let sample = |(at, cpu)| probe::Sample {
+            at,
+            cpu,
+            pss: None,
+            switches: (0, 0),
+            processes: 1,
+        };
+        let samples = [(0.0, 0.0), (0.25, 0.1), (0.5, 0.5), (0.75, 0.5), (1.0, 0.5)];
+        let usage = |samples: &[(f64, f64)]| Usage {
+            pids: vec![1],
+            programs: vec!["init".into()],
+            ended: Vec::new(),
+            samples: samples.iter().copied().map(sample).collect(),
+        };
+        let points = [(0.5, 100.0), (1.0, 0.0)];
+        assert_eq!(cpu_by_time(&usage(&samples), 1.5), points);
+        assert_eq!(cpu_by_time(&usage(&samples), 0.9), points[..1]);
+        assert!(cpu_by_time(&usage(&[]), 1.0).is_empty());
     }
 }

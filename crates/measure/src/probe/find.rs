@@ -1,8 +1,9 @@
-//! Finds the processes that listen on a port or a Unix socket.
+//! Finds the processes that listen on an address or a Unix socket.
 
 use std::collections::HashSet;
 use std::fs::{File, read_dir, read_link, read_to_string};
 use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::{pids, stat};
@@ -12,8 +13,8 @@ const LISTEN: &str = "0A";
 /// As much as the kernel writes at a time.
 const PAGE: usize = 4096;
 
-/// The topmost processes that listen on a TCP port of this machine.
-pub fn listeners(port: u16) -> Vec<i32> {
+/// The topmost processes that accept TCP connections to an address of this machine.
+pub fn listeners(address: SocketAddr) -> Vec<i32> {
     let mut inodes = HashSet::new();
     for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let Ok(file) = File::open(file) else {
@@ -32,14 +33,35 @@ pub fn listeners(port: u16) -> Vec<i32> {
             if *state != LISTEN {
                 break;
             }
-            let local_port = local.rsplit_once(':').map(|(_, port)| port);
-            let local_port = local_port.and_then(|port| u16::from_str_radix(port, 16).ok());
-            if local_port == Some(port) {
+            if parse(local).is_some_and(|local| accepts(local, address)) {
                 inodes.insert((*inode).to_string());
             }
         }
     }
     topmost(holders(&inodes))
+}
+
+/// An address of `/proc/net/tcp`: groups of four bytes in this machine's order, and a port.
+fn parse(local: &str) -> Option<SocketAddr> {
+    let (address, port) = local.split_once(':')?;
+    let groups = address.as_bytes().chunks(8).map(|group| {
+        let group = u32::from_str_radix(std::str::from_utf8(group).ok()?, 16).ok()?;
+        Some(group.to_ne_bytes())
+    });
+    let bytes = groups.collect::<Option<Vec<_>>>()?.concat();
+    let address: IpAddr = match bytes.len() {
+        4 => Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into(),
+        _ => Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into(),
+    };
+    Some((address, u16::from_str_radix(port, 16).ok()?).into())
+}
+
+/// Whether a socket that listens on `local` gets the connections to `address`. That of `[::]` is
+/// taken to have those over IPv4, which its program may have declined (`IPV6_V6ONLY`).
+fn accepts(local: SocketAddr, address: SocketAddr) -> bool {
+    let (own, wanted) = (local.ip().to_canonical(), address.ip().to_canonical());
+    let is_same = own == wanted || own.is_unspecified() && (own.is_ipv6() || wanted.is_ipv4());
+    local.port() == address.port() && is_same
 }
 
 /// The topmost processes that listen on a Unix socket. The kernel names a socket as its server did,

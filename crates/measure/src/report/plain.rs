@@ -1,14 +1,23 @@
 //! Prints reports as text and as Markdown.
 
 use std::fmt::Write;
+use std::iter::repeat;
 
 use super::{Report, Table};
+
+/// Columns of a terminal. Heads of a wider table have several lines.
+const TERMINAL: usize = 80;
 
 pub fn text(report: &Report) -> String {
     let mut out = format!("{}\n{}\n", report.title, report.subtitle);
     for table in &report.tables {
-        let lines = lines(table);
-        let widths = widths(&lines);
+        let mut lines = lines(table);
+        let mut widths = widths(&lines);
+        // Each column begins with two spaces.
+        if widths.iter().map(|width| width + 2).sum::<usize>() > TERMINAL && has_head(table) {
+            lines.splice(..1, wrapped(&lines));
+            widths = self::widths(&lines);
+        }
         let _ = write!(out, "\n{}\n", table.title);
         for line in lines {
             let mut row = String::from(" ");
@@ -81,7 +90,7 @@ pub fn markdown(report: &Report) -> String {
 /// The heads, unless all are empty, and the rows.
 fn lines(table: &Table) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
-    if table.columns.iter().any(|column| !column.is_empty()) {
+    if has_head(table) {
         let mut head = vec![String::new()];
         head.extend(table.columns.iter().cloned());
         lines.push(head);
@@ -92,6 +101,43 @@ fn lines(table: &Table) -> Vec<Vec<String>> {
         lines.push(line);
     }
     lines
+}
+
+fn has_head(table: &Table) -> bool {
+    table.columns.iter().any(|column| !column.is_empty())
+}
+
+/// The heads, which are the first line, as lines that are not wider than their longest word and
+/// the cells below. The last words stand in the last line.
+fn wrapped(lines: &[Vec<String>]) -> Vec<Vec<String>> {
+    let Some((head, rows)) = lines.split_first() else {
+        return Vec::new();
+    };
+    let columns = head.iter().zip(widths(rows).into_iter().chain(repeat(0)));
+    let columns = columns.map(|(head, width)| {
+        let words = head.split(' ').map(|word| word.chars().count());
+        let width = width.max(words.max().unwrap_or(0));
+        let mut parts = vec![String::new()];
+        for word in head.split(' ') {
+            match parts.last_mut() {
+                Some(part) if part.is_empty() => part.push_str(word),
+                Some(part) if part.chars().count() + 1 + word.chars().count() <= width => {
+                    part.push(' ');
+                    part.push_str(word);
+                }
+                _ => parts.push(word.to_string()),
+            }
+        }
+        parts
+    });
+    let columns: Vec<_> = columns.collect();
+    let height = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let part = |parts: &Vec<String>, line: usize| {
+        let place = (line + parts.len()).checked_sub(height);
+        place.map_or_else(String::new, |place| parts[place].clone())
+    };
+    let line = |line| columns.iter().map(|parts| part(parts, line)).collect();
+    (0..height).map(line).collect()
 }
 
 fn widths(lines: &[Vec<String>]) -> Vec<usize> {

@@ -69,6 +69,11 @@ pub fn run(plan: Plan, contestants: Vec<Contestant>) -> anyhow::Result<Contest> 
         contest.length.as_millis()
     ));
     'rounds: for round in 0..rounds {
+        let finished: Vec<_> = contest
+            .contestants
+            .iter()
+            .map(Contestant::measured)
+            .collect();
         for place in Rounds::order(running.len(), round) {
             let index = running[place];
             let name = contest.contestants[index].entry.name;
@@ -78,6 +83,10 @@ pub fn run(plan: Plan, contestants: Vec<Contestant>) -> anyhow::Result<Contest> 
                     Err(_) if round > 0 && interrupt::has_come() => {
                         contest.cut_short = Some((round + 1, rounds));
                         contest.rounds = round;
+                        // Engines are compared over the same rounds.
+                        for (it, measured) in contest.contestants.iter_mut().zip(finished) {
+                            (it.samples, it.latencies) = measured;
+                        }
                         break 'rounds;
                     }
                     measured => measured?,

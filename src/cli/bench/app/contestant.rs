@@ -33,8 +33,6 @@ pub struct Contestant {
     /// A request that failed under load.
     pub failure: Option<String>,
     pub samples: Samples,
-    /// Requests of all rounds.
-    pub requests: u64,
     /// Latencies of the last round.
     pub latencies: Option<Latencies>,
     /// Whether the generator was the limit of a round.
@@ -58,7 +56,7 @@ pub enum State {
 }
 
 /// A sample per round.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Samples {
     /// Requests per second.
     pub rate: Vec<f64>,
@@ -100,7 +98,6 @@ impl Contestant {
             state: State::Same,
             failure: None,
             samples: Samples::default(),
-            requests: 0,
             latencies: None,
             was_generator_limited: false,
             runs_elsewhere: entry.name == "fpm" && config.engine.php_fpm_address.is_some(),
@@ -125,7 +122,6 @@ impl Contestant {
     /// Adds what a round has shown.
     pub fn record(&mut self, outcome: &RunOutcome, usage: Option<&Usage>) {
         let requests = outcome.totals.requests;
-        self.requests += requests;
         self.samples.rate.push(outcome.rate());
         self.samples.p99.push(outcome.latencies.percentile_ms(99.0));
         self.was_generator_limited |= outcome.is_generator_limited();
@@ -138,6 +134,11 @@ impl Contestant {
                 .memory
                 .push(bytes as f64 / self.processes as f64);
         }
+    }
+
+    /// What the rounds so far have shown.
+    pub fn measured(&self) -> (Samples, Option<Latencies>) {
+        (self.samples.clone(), self.latencies.clone())
     }
 
     /// Median microseconds of CPU per request, if each round has a sample.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use surus_measure::Advice;
 
+use super::interrupt;
 use super::options;
 use super::outputs::Output;
 use crate::cli::entry_script;
@@ -82,6 +83,7 @@ pub struct Plan {
 }
 
 pub fn run(args: &App) -> anyhow::Result<()> {
+    interrupt::remember()?;
     let page = args.output.open()?;
     let contest = hold(args)?;
     args.output.print(&table::report(&contest), page)?;
@@ -109,6 +111,7 @@ pub fn try_engines(
     paths: Vec<String>,
     headers: Vec<String>,
 ) -> anyhow::Result<Tried> {
+    interrupt::remember()?;
     let own = CATALOGUE
         .iter()
         .filter(|it| it.runs == PhpProgram::SurusPhp);
@@ -125,7 +128,7 @@ pub fn try_engines(
         quick: true,
         output: Output::default(),
     })?;
-    super::interrupt::check()?;
+    interrupt::check()?;
     let engines = contest.contestants.iter();
     Ok(Tried {
         advice: advice::advice(&contest),
@@ -190,7 +193,6 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
         notes,
     };
     options::ensure_open_files(plan.concurrency, 1)?;
-    super::interrupt::remember()?;
     contest::run(plan, contestants)
 }
 
