@@ -1,4 +1,4 @@
-//! What the marks of numbers mean, for documents that show some of an experiment's numbers.
+//! Explains the marks of numbers in documents that show some of an experiment's numbers.
 
 use surus_measure::{DISTURBED_MARK, MARK};
 

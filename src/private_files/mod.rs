@@ -8,6 +8,7 @@
 mod content;
 mod list;
 mod pages;
+mod patterns;
 mod rotated;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ pub use content::{Shared, Unopened};
 use list::CLASSES;
 use pages::ASSETS;
 pub use pages::LIBRARIES;
+use patterns::Patterns;
 
 /// Files of one kind, with a common reason.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,19 +92,13 @@ pub fn class_on_the_way(
 }
 
 fn class_of_name(path: &str, is_directory: bool, purpose: Purpose) -> Option<&'static Class> {
-    static SENDING: LazyLock<Gitignore> = LazyLock::new(|| built_in(Purpose::Sending));
-    static PACKAGING: LazyLock<Gitignore> = LazyLock::new(|| built_in(Purpose::Packaging));
+    static SENDING: LazyLock<Patterns> = LazyLock::new(|| built_in(Purpose::Sending));
+    static PACKAGING: LazyLock<Patterns> = LazyLock::new(|| built_in(Purpose::Packaging));
     let patterns = match purpose {
         Purpose::Sending => &SENDING,
         Purpose::Packaging => &PACKAGING,
     };
-    let ignore::Match::Ignore(glob) = patterns.matched(path, is_directory) else {
-        return None;
-    };
-    let found = CLASSES
-        .iter()
-        .filter(|class| class.concerns(purpose))
-        .rfind(|class| class.patterns.contains(&glob.original()));
+    let found = patterns.class_of(path, is_directory);
     found.filter(|class| !is_directory || !class.rule.needs_content())
 }
 
@@ -152,18 +148,9 @@ impl PrivateFileRule {
     }
 }
 
-fn built_in(purpose: Purpose) -> Gitignore {
-    let build = || {
-        let mut builder = GitignoreBuilder::new("");
-        for class in CLASSES.iter().filter(|class| class.concerns(purpose)) {
-            for pattern in class.patterns {
-                builder.add_line(None, pattern)?;
-            }
-        }
-        builder.build()
-    };
+fn built_in(purpose: Purpose) -> Patterns {
     // The list is constant, and a test builds it.
-    build().expect("the built-in patterns are valid")
+    Patterns::new(purpose).expect("the built-in patterns are valid")
 }
 
 /// The files that are not packaged because of their secrets, in the syntax of `.dockerignore`.

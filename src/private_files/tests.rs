@@ -211,6 +211,58 @@ fn application_and_browser_files_belong_to_no_class() {
     assert!(class_of("lib/id_map", true, Purpose::Packaging).is_none());
 }
 
+/// The crate `ignore` has the syntax of `.gitignore` from git's own tests.
+#[test]
+fn patterns_match_as_in_a_gitignore_file() {
+    for purpose in [Purpose::Sending, Purpose::Packaging] {
+        let mut builder = ignore::gitignore::GitignoreBuilder::new("");
+        let classes = CLASSES.iter().filter(|class| class.concerns(purpose));
+        let patterns: Vec<_> = classes.flat_map(|class| class.patterns).collect();
+        for pattern in &patterns {
+            builder.add_line(None, pattern).unwrap();
+        }
+        let gitignore = builder.build().unwrap();
+        let ours = Patterns::new(purpose).unwrap();
+        let mut matching = 0;
+        for path in patterns.iter().flat_map(|pattern| paths_like(pattern)) {
+            for is_directory in [false, true] {
+                let glob = match gitignore.matched(&path, is_directory) {
+                    ignore::Match::Ignore(glob) => Some(glob),
+                    _ => None,
+                };
+                matching += usize::from(glob.is_some());
+                let expected = glob.map(|glob| {
+                    let has_it = |class: &&Class| class.patterns.contains(&glob.original());
+                    let classes = CLASSES.iter().filter(|class| class.concerns(purpose));
+                    classes.filter(has_it).next_back().unwrap().name
+                });
+                let found = ours.class_of(&path, is_directory).map(|class| class.name);
+                assert_eq!(found, expected, "{path} {is_directory} {purpose:?}");
+            }
+        }
+        assert!(matching > 500, "{matching}");
+    }
+}
+
+/// Paths that match a pattern, and some that nearly do.
+fn paths_like(pattern: &str) -> Vec<String> {
+    let plain = pattern.trim_start_matches('!').trim_matches('/');
+    let classes = regex::Regex::new(r"\[[^]]*\]").unwrap();
+    let plain = classes.replace_all(plain, "-").replace("**/", "a/b/");
+    let digits = classes.replace_all(pattern.trim_matches('/'), "7");
+    let plain = plain.replace("**", "a").replace('\\', "");
+    let name = plain.replace('*', "x");
+    vec![
+        plain.replace('*', "x/y"),
+        digits.replace('*', "x"),
+        plain.replace("a/b/", "").replace('*', ""),
+        format!("deep/er/{name}"),
+        format!("{name}/file.txt"),
+        format!("{name}x"),
+        name,
+    ]
+}
+
 #[test]
 fn private_key_is_distinguished_from_certificate_by_content() {
     const KEY: &[u8] = b"-----BEGIN RSA PRIVATE KEY-----\nMII";
