@@ -283,11 +283,14 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
         None if config.engine.scales() => {
             "at most: engine.min_workers and engine.max_workers, by load".to_string()
         }
-        None => format!(
-            "two for each of {} CPUs, limited by {} MiB of memory; set engine.workers to change it",
-            machine.cpus,
-            machine.memory >> 20
-        ),
+        None => {
+            let limit = |bytes: u64| format!(", limited by {} MiB of memory", bytes >> 20);
+            format!(
+                "two for each of {} CPUs{}; set engine.workers to change it",
+                machine.cpus,
+                machine.memory.map_or_else(String::new, limit)
+            )
+        }
     };
     findings.fine("workers", format_args!("{workers} ({why})"));
     php(one.entry, &report, config, findings);
@@ -295,8 +298,8 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
         config,
         php: &|name| report.get(name).to_string(),
         workers,
-        memory: machine.memory,
         // An unknown limit causes no finding.
+        memory: machine.memory.unwrap_or(u64::MAX),
         open_files: surus_sys::process::raise_open_files().unwrap_or(u64::MAX),
     };
     for sentence in contradictions(&facts)

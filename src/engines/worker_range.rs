@@ -87,7 +87,7 @@ fn worker_range(settings: &Settings) -> anyhow::Result<RangeInclusive<usize>> {
     info!(
         workers = count,
         cpus = machine.cpus,
-        memory_mib = machine.memory >> 20,
+        memory_mib = machine.memory.map(|bytes| bytes >> 20),
         "number of workers chosen (engine.workers)"
     );
     Ok(min.unwrap_or(count)..=count)

@@ -79,6 +79,9 @@ pub struct BufferUse {
 /// One of the slowest requests.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SlowRequest {
+    /// Distinguishes it from the others.
+    #[serde(default)]
+    pub id: u64,
     pub method: String,
     pub target: String,
     pub status: u16,
@@ -206,6 +209,7 @@ fn pool(status: EngineStatus) -> PoolSnapshot {
 fn slow_requests(metrics: &Metrics, now: Instant) -> Vec<SlowRequest> {
     let all = metrics.slowest.list(now);
     let slow = all.into_iter().map(|slow| SlowRequest {
+        id: slow.request_id,
         backtrace: slowest::backtrace(slow.request_id),
         method: slow.method,
         target: slow.target,

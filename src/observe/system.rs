@@ -9,8 +9,8 @@ pub struct Machine {
     pub cpus: f64,
     /// Whether the CPUs come from a quota: a process that has used it up is throttled.
     pub is_limited: bool,
-    /// Bytes.
-    pub memory: u64,
+    /// Bytes. None if nothing limits it that can be read.
+    pub memory: Option<u64>,
 }
 
 /// Memory to plan for one worker of an ordinary application.
@@ -32,11 +32,11 @@ impl Machine {
             .iter()
             .filter_map(|dir| memory_limit(dir))
             .min();
-        let total = meminfo(root, "MemTotal:").unwrap_or(u64::MAX);
+        let total = meminfo(root, "MemTotal:");
         Machine {
             cpus: cpus.min(quota).max(0.01),
             is_limited: quota.is_finite(),
-            memory: memory.unwrap_or(u64::MAX).min(total),
+            memory: memory.into_iter().chain(total).min(),
         }
     }
 
@@ -48,7 +48,9 @@ impl Machine {
     /// Two workers per CPU, because PHP sometimes waits for databases; fewer if memory is short.
     pub fn worker_count(&self) -> usize {
         let by_cpu = (self.cpus * 2.0).ceil() as u64;
-        let by_memory = self.memory / 2 / PER_WORKER;
+        let by_memory = self
+            .memory
+            .map_or(u64::MAX, |memory| memory / 2 / PER_WORKER);
         by_cpu.min(by_memory).clamp(2, 512) as usize
     }
 }
@@ -226,7 +228,7 @@ mod tests {
         ]);
         let machine = Machine::below(root.path());
         assert_eq!(machine.cpus, 0.5);
-        assert_eq!(machine.memory, 512 << 20);
+        assert_eq!(machine.memory, Some(512 << 20));
         assert_eq!(machine.worker_count(), 2);
     }
 
@@ -275,7 +277,7 @@ mod tests {
         ]);
         let machine = Machine::below(root.path());
         assert_eq!(machine.cpus, 0.29);
-        assert_eq!(machine.memory, 1 << 30);
+        assert_eq!(machine.memory, Some(1 << 30));
     }
 
     #[test]
@@ -284,7 +286,7 @@ mod tests {
             Machine {
                 cpus: 8.0,
                 is_limited: false,
-                memory: 1 << 30
+                memory: Some(1 << 30)
             }
             .worker_count(),
             8
@@ -293,7 +295,7 @@ mod tests {
             Machine {
                 cpus: 8.0,
                 is_limited: false,
-                memory: 64 << 30
+                memory: Some(64 << 30)
             }
             .worker_count(),
             16
@@ -302,7 +304,7 @@ mod tests {
             Machine {
                 cpus: 0.1,
                 is_limited: false,
-                memory: 64 << 20
+                memory: Some(64 << 20)
             }
             .worker_count(),
             2
@@ -314,7 +316,7 @@ mod tests {
         let machine = |cpus, is_limited| Machine {
             cpus,
             is_limited,
-            memory: u64::MAX,
+            memory: None,
         };
         assert!(!machine(1.0, false).has_spare());
         assert!(machine(2.0, false).has_spare());

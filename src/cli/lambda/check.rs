@@ -123,7 +123,7 @@ fn workers(config: &Config, memory: Option<u64>) -> u64 {
         batch::BatchMode::Record => Machine {
             cpus: 2.0,
             is_limited: true,
-            memory: memory.unwrap_or(u64::MAX >> 20) << 20,
+            memory: memory.map(|mib| mib << 20),
         }
         .worker_count(),
     });

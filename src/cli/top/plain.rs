@@ -265,6 +265,7 @@ pub mod tests {
                 not_after: 1_000_000 + 3 * 86400,
             }],
             slowest: vec![SlowRequest {
+                id: 1,
                 method: "GET".into(),
                 target: "/report".into(),
                 status: 504,
