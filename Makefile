@@ -257,11 +257,12 @@ deb: ## Build Debian packages for the release and the PHP of this system in targ
 	scripts/deb $(TARGET)/release/surus $(TARGET)/release/surus-php8.? $(TARGET)/deb
 
 .PHONY: try-deb
-try-deb: ## Install, use and purge the packages in a Debian below target/; needs root, 1 GB
+try-deb: $(TARGET)/tools/pebble ## Install and purge packages in a Debian below target/; root, 1 GB
 	scripts/install serve debootstrap
 	cargo build --workspace --features deploy
 	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-debug
-	scripts/try-deb "$$(. /etc/os-release && echo $$VERSION_CODENAME)" $(TARGET)/deb-debug
+	scripts/try-deb "$$(. /etc/os-release && echo $$VERSION_CODENAME)" $(TARGET)/deb-debug \
+		$(TARGET)/tools/pebble
 
 .PHONY: image
 image: deb ## Build a container image of these packages in target/image; needs root, 1 GB

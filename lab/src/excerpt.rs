@@ -14,7 +14,7 @@ use crate::results::Results;
 pub fn table(experiment: &Experiment, contestant: &str, results: &Results) -> String {
     let rate = |load: &Load| results.median(contestant, &load.name, Quantity::Rate);
     let percent = |part: f64, of: f64| Measured::once(part / of * 100.0, Unit::Percent).short();
-    let mut text = String::from("| load | responses/s | to the best | refused |\n");
+    let mut text = String::from("| load | responses/s | to the best | rejected |\n");
     text += "|---|--:|--:|--:|\n";
     let mut failed = Vec::new();
     for load in &experiment.loads {

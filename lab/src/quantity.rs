@@ -111,7 +111,7 @@ impl Quantity {
         match self {
             Quantity::Messages => "messages/s",
             Quantity::Rate => "requests/s",
-            Quantity::Refused => "refused/s",
+            Quantity::Refused => "rejected/s",
             Quantity::Cpu => "CPU per request",
             Quantity::Mean => "mean",
             Quantity::Min => "minimum",

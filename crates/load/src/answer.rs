@@ -37,6 +37,8 @@ impl Retention<'_> {
 pub struct Error {
     pub failure: RequestFailure,
     pub text: Option<String>,
+    /// The server has said that it has not processed the request.
+    pub is_unprocessed: bool,
 }
 
 impl Error {
@@ -44,6 +46,7 @@ impl Error {
         Error {
             failure: RequestFailure::Closed,
             text: None,
+            is_unprocessed: false,
         }
     }
 
@@ -51,6 +54,7 @@ impl Error {
         Error {
             failure: RequestFailure::Malformed,
             text: Some(why.to_string()),
+            is_unprocessed: false,
         }
     }
 }
@@ -60,6 +64,7 @@ impl From<io::Error> for Error {
         Error {
             failure: RequestFailure::from_io(&error),
             text: Some(error.to_string()),
+            is_unprocessed: false,
         }
     }
 }

@@ -136,9 +136,13 @@ impl From<h2::Error> for Error {
             },
             None => RequestFailure::Closed,
         };
+        // RFC 9113, section 6.8: h2 fails only the streams above the last one that GOAWAY names.
+        let is_unprocessed =
+            error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR);
         Error {
             failure,
             text: Some(error.to_string()),
+            is_unprocessed,
         }
     }
 }

@@ -91,6 +91,7 @@ impl User {
                     Error {
                         failure,
                         text: None,
+                        is_unprocessed: false,
                     },
                     received,
                 ))
@@ -114,6 +115,22 @@ impl Links {
         if has_ended {
             self.open(origin).await?;
         }
+        match self.exchange_once(request, wanted).await {
+            // The server has closed an idle connection while the request was on its way.
+            Err(error) if error.is_unprocessed && !has_ended => {
+                self.open(origin).await?;
+                self.exchange_once(request, wanted).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn exchange_once(
+        &mut self,
+        request: &Prepared,
+        wanted: &Retention<'_>,
+    ) -> Result<Answer, Error> {
+        let origin = request.origin;
         let jar = self.jars.as_ref().map(|jars| &jars[origin]);
         let cookies = jar.and_then(Jar::header);
         let cookies = cookies.as_deref();

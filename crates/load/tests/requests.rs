@@ -5,13 +5,13 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{answer, head, http2, ok, plan, plan_of, response, run, serve};
+use common::{answer, head, http2, http2_ending, ok, plan, plan_of, response, run, serve};
 use surus_load::{Mix, Protocol, Request, RequestFailure, Url, parse_file};
 
 /// A server that answers with `ok`, and the heads that it got.
@@ -446,14 +446,8 @@ fn te_is_sent_over_http2_only_with_the_value_that_http2_allows() {
 fn http2_connection_that_the_server_ends_gracefully_costs_no_request() {
     let by_library = http2(|tcp| async { tcp });
     // Bytes, because h2 as a server announces the end one round trip ahead.
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let abruptly = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            std::thread::spawn(move || answer_once_over_http2(stream.unwrap()));
-        }
-    });
-    for address in [by_library, abruptly] {
+    let [abruptly, crossing] = [false, true].map(http2_ending);
+    for address in [by_library, abruptly, crossing] {
         let url = Url::parse(&format!("http://{address}/leave")).unwrap();
         let mut plan = plan_of(&[Request::get(url)], 200);
         plan.protocol = Protocol::Http2;
@@ -461,34 +455,6 @@ fn http2_connection_that_the_server_ends_gracefully_costs_no_request() {
         assert_eq!((totals.responses, totals.failed()), (200, 0), "{totals:?}");
         assert!(totals.connections >= 100, "{totals:?}");
     }
-}
-
-/// Answers the first request with 200 and a GOAWAY, as nginx does after `keepalive_requests`, and
-/// none after it.
-fn answer_once_over_http2(mut stream: std::net::TcpStream) {
-    const HEADERS: u8 = 1;
-    let mut preface = [0; 24];
-    stream.read_exact(&mut preface).unwrap();
-    loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).unwrap();
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        stream.read_exact(&mut vec![0; length as usize]).unwrap();
-        if head[3] == HEADERS {
-            break;
-        }
-    }
-    let answer = [
-        // SETTINGS, and the acknowledgement of the client's.
-        &[0, 0, 0, 4, 0, 0, 0, 0, 0][..],
-        &[0, 0, 0, 4, 1, 0, 0, 0, 0],
-        // HEADERS of stream 1, which they end: `:status: 200`.
-        &[0, 0, 1, HEADERS, 5, 0, 0, 0, 1, 0x88],
-        // GOAWAY with the last stream 1 and NO_ERROR.
-        &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0],
-    ];
-    stream.write_all(&answer.concat()).unwrap();
-    let _ = stream.read_to_end(&mut Vec::new());
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub mod job;
 pub mod messenger;
 pub mod operation;
 mod rate;
-mod roadrunner;
+pub mod roadrunner;
 pub mod runner;
 mod scheduler;
 pub mod settings;

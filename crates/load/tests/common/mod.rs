@@ -135,3 +135,43 @@ async fn answer_http2(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite 
         }
     }
 }
+
+/// An HTTP/2 server that ends each connection after one response: at once, or only when the next
+/// request has come.
+pub fn http2_ending(crosses: bool) -> SocketAddr {
+    serve(move |stream| answer_once_over_http2(stream, crosses))
+}
+
+/// Answers the first request with 200 and a GOAWAY, as nginx does after `keepalive_requests`, and
+/// none after it. If the GOAWAY crosses a request, it is sent once that has come.
+fn answer_once_over_http2(mut stream: TcpStream, crosses: bool) {
+    const HEADERS: u8 = 1;
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).unwrap();
+    let until_request = |mut stream: &TcpStream| {
+        let mut head = [0; 9];
+        while head[3] != HEADERS {
+            stream.read_exact(&mut head)?;
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            stream.read_exact(&mut vec![0; length as usize])?;
+        }
+        std::io::Result::Ok(())
+    };
+    until_request(&stream).unwrap();
+    let answer = [
+        // SETTINGS, and the acknowledgement of the client's.
+        &[0, 0, 0, 4, 0, 0, 0, 0, 0][..],
+        &[0, 0, 0, 4, 1, 0, 0, 0, 0],
+        // HEADERS of stream 1, which they end: `:status: 200`.
+        &[0, 0, 1, HEADERS, 5, 0, 0, 0, 1, 0x88],
+    ];
+    stream.write_all(&answer.concat()).unwrap();
+    // The run may have ended.
+    if crosses && until_request(&stream).is_err() {
+        return;
+    }
+    // GOAWAY with the last stream 1 and NO_ERROR.
+    let leave = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+    stream.write_all(&leave).unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
+}
