@@ -271,6 +271,8 @@ impl Log {
         text = named
             .and_then(|it| it.split_once("`: "))
             .map_or(text, |(_, why)| why);
+        // The output of a script that boots has no line of its own.
+        text = text.rsplit_once("surus-php: ").map_or(text, |(_, why)| why);
         let mut short: String = text.chars().take(REASON).collect();
         if short.len() < text.len() {
             short.push('…');
@@ -345,6 +347,14 @@ mod tests {
         ] {
             assert_eq!(warmup_setting(urls, learns).as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn reason_has_no_output_of_the_script() {
+        let log = Log::default();
+        let line = "hellosurus-php: /srv/a.php has ended";
+        log.add(&format!("surus: engine `worker`: {line} {line}"));
+        assert_eq!(log.reason().as_deref(), Some("/srv/a.php has ended"));
     }
 
     #[test]
