@@ -233,8 +233,8 @@ fn patterns_match_as_in_a_gitignore_file() {
                 matching += usize::from(glob.is_some());
                 let expected = glob.map(|glob| {
                     let has_it = |class: &&Class| class.patterns.contains(&glob.original());
-                    let classes = CLASSES.iter().filter(|class| class.concerns(purpose));
-                    classes.filter(has_it).next_back().unwrap().name
+                    let mut classes = CLASSES.iter().filter(|class| class.concerns(purpose));
+                    classes.rfind(has_it).unwrap().name
                 });
                 let found = ours.class_of(&path, is_directory).map(|class| class.name);
                 assert_eq!(found, expected, "{path} {is_directory} {purpose:?}");
