@@ -42,30 +42,26 @@ pub struct Error {
 }
 
 impl Error {
-    pub fn closed() -> Error {
+    pub fn new(failure: RequestFailure, text: Option<String>) -> Error {
         Error {
-            failure: RequestFailure::Closed,
-            text: None,
+            failure,
+            text,
             is_unprocessed: false,
         }
     }
 
+    pub fn closed() -> Error {
+        Error::new(RequestFailure::Closed, None)
+    }
+
     pub fn malformed(why: &str) -> Error {
-        Error {
-            failure: RequestFailure::Malformed,
-            text: Some(why.to_string()),
-            is_unprocessed: false,
-        }
+        Error::new(RequestFailure::Malformed, Some(why.to_string()))
     }
 }
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
-        Error {
-            failure: RequestFailure::from_io(&error),
-            text: Some(error.to_string()),
-            is_unprocessed: false,
-        }
+        Error::new(RequestFailure::from_io(&error), Some(error.to_string()))
     }
 }
 

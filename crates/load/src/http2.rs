@@ -140,9 +140,8 @@ impl From<h2::Error> for Error {
         let is_unprocessed =
             error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR);
         Error {
-            failure,
-            text: Some(error.to_string()),
             is_unprocessed,
+            ..Error::new(failure, Some(error.to_string()))
         }
     }
 }

@@ -87,14 +87,7 @@ impl User {
                     true => RequestFailure::Timeout,
                     false => RequestFailure::Unfinished,
                 };
-                Err((
-                    Error {
-                        failure,
-                        text: None,
-                        is_unprocessed: false,
-                    },
-                    received,
-                ))
+                Err((Error::new(failure, None), received))
             }
         }
     }
@@ -116,7 +109,7 @@ impl Links {
             self.open(origin).await?;
         }
         match self.exchange_once(request, wanted).await {
-            // The server has closed an idle connection while the request was on its way.
+            // The server has ended the idle connection while the request was on its way.
             Err(error) if error.is_unprocessed && !has_ended => {
                 self.open(origin).await?;
                 self.exchange_once(request, wanted).await

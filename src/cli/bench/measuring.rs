@@ -4,7 +4,7 @@ use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use surus_load::{Origin, Plan, RunOutcome, Stop, Watch};
@@ -14,9 +14,12 @@ use surus_measure::{Machine, Probe, Usage, probe};
 use super::interrupt;
 use super::progress::Progress;
 
-/// How often the server's processes are looked at. Some serve a single request, and many rounds
-/// last less than a second.
-const SAMPLE: Duration = Duration::from_millis(200);
+/// How often the progress is shown, and the server's processes are sampled in the first second.
+/// Many rounds are not longer.
+const TICK: Duration = Duration::from_millis(200);
+/// From here on they are sampled once a second. Each sample takes about a millisecond of CPU per
+/// process, which the server lacks.
+const OFTEN: Duration = Duration::from_secs(1);
 
 /// What a run has shown, of the responses and of the server's processes.
 pub struct Result {
@@ -58,11 +61,17 @@ pub fn measure_with(
             .name("bench".into())
             .spawn(move || surus_load::run(&plan, Some(watch), interrupt::received()))?
     };
+    let began = Instant::now();
     loop {
         // The generator drops the sender when it ends.
-        let received = received.recv_timeout(SAMPLE);
+        let received = received.recv_timeout(TICK);
+        let is_due = match received {
+            Ok(_) => true,
+            Err(RecvTimeoutError::Timeout) => began.elapsed() < OFTEN,
+            Err(RecvTimeoutError::Disconnected) => false,
+        };
         if let Some(probe) = &mut probe
-            && !matches!(received, Err(RecvTimeoutError::Disconnected))
+            && is_due
         {
             probe.sample();
         }
