@@ -29,7 +29,7 @@ pub struct Result {
     pub machine: Machine,
 }
 
-/// Runs a plan. The server is the processes `pids`, or those that listen on the URLs' ports.
+/// Runs a plan. The server is the processes `pids`, or those that listen on the URLs' addresses.
 pub fn measure(plan: &Plan, pids: &[i32], shows_progress: bool) -> anyhow::Result<Result> {
     measure_with(plan, pids, shows_progress, None)
 }
