@@ -36,6 +36,10 @@ const OVERHEAD: u64 = 64;
 /// The most bytes of the client's unidirectional streams that h3 has not passed on.
 const CONTROL_BUDGET: u64 = 64 << 10;
 
+/// What a connection may keep although [`budget::MEMORY`] is used up: header sections, and a piece
+/// of a body. Otherwise, clients that take no responses would stop the requests of all others.
+const ALWAYS: u64 = 2 * streams::PIECE as u64;
+
 /// How many requests may have used up their budgets at the same time.
 const INCOMPLETE_REQUESTS: u64 = 4;
 
@@ -77,9 +81,18 @@ impl ReadBudget {
     fn spend(&self, bytes: u64) {
         let mut spent = self.spent();
         spent.bytes += bytes;
-        spent.is_refused |= !spent.memory.try_grow(bytes);
-        if let Some(shared) = &self.shared {
-            shared.spent().bytes += bytes;
+        let of_connection = match &self.shared {
+            Some(shared) => {
+                let mut shared = shared.spent();
+                shared.bytes += bytes;
+                shared.bytes
+            }
+            None => spent.bytes,
+        };
+        if of_connection <= ALWAYS {
+            spent.memory.join(budget::MEMORY.take(bytes));
+        } else {
+            spent.is_refused |= !spent.memory.try_grow(bytes);
         }
     }
 
