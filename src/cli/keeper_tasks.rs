@@ -491,3 +491,7 @@ pub fn confinement(config: &Config) -> keeper::Confinement {
         seccomp: config.http.seccomp,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -233,6 +233,15 @@ impl Site {
         self
     }
 
+    /// Whether its `.htaccess` files count with those of the other tree.
+    #[cfg(test)]
+    pub fn shares_limits_with(&self, other: &Site) -> bool {
+        let files = |site: &Site| Some(site.htaccess.as_ref()?.site.clone());
+        let (own, other) = (files(self), files(other));
+        own.zip(other)
+            .is_some_and(|(own, other)| Arc::ptr_eq(&own, &other))
+    }
+
     /// The real path of an absolute path, or why it must not be revealed.
     pub fn real(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         self.root.resolve(path)
