@@ -1,5 +1,6 @@
 //! Measures one load on one contestant.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -15,7 +16,8 @@ use crate::interrupt;
 use crate::others::Span;
 use crate::quantity::{Quantity, Sample};
 
-/// How often processes are looked at during a load. Some loads last less than a second.
+/// How often processes are looked at during a load, if that is cheap ([`Probe::look`]). Some loads
+/// last less than a second.
 const SAMPLE: Duration = Duration::from_millis(250);
 /// For how long a server uses no CPU before it is measured, and how much that is in seconds, as
 /// `/proc` counts: an idle server may have a timer.
@@ -128,7 +130,7 @@ fn run(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<(RunOutcome, 
     };
     // The generator drops the sender when it ends.
     while let Ok(_) | Err(RecvTimeoutError::Timeout) = received.recv_timeout(SAMPLE) {
-        probe.sample();
+        probe.look();
     }
     let others = span.others();
     let usage = probe.end();
@@ -151,7 +153,7 @@ fn check(outcome: &RunOutcome, load: &Load) -> anyhow::Result<()> {
     let count =
         totals.failures_of(RequestFailure::Status) + totals.failures_of(RequestFailure::Body);
     if let Some(unexpected) = &totals.unexpected
-        && count > refused(outcome, load)
+        && count > refused(&totals.statuses, load)
     {
         let (request, status, body) = (&unexpected.request, unexpected.status, &unexpected.body);
         bail!("{count} unexpected responses; the first to {request}: {status}, {body}");
@@ -161,7 +163,8 @@ fn check(outcome: &RunOutcome, load: &Load) -> anyhow::Result<()> {
 
 fn sample(outcome: &RunOutcome, usage: &Usage, load: &Load) -> Sample {
     let latencies = &outcome.latencies;
-    let refused = refused(outcome, load) as f64;
+    let refused = refused(&outcome.totals.statuses, load) as f64;
+    let late = self::refused(&outcome.totals.late_statuses, load) as f64;
     let mut sample = Sample::from([
         (Quantity::Rate, outcome.rate()),
         (
@@ -170,7 +173,7 @@ fn sample(outcome: &RunOutcome, usage: &Usage, load: &Load) -> Sample {
         ),
         (
             Quantity::Refused,
-            refused / outcome.elapsed.as_secs_f64().max(1e-9),
+            (refused - late) / outcome.elapsed.as_secs_f64().max(1e-9),
         ),
         (Quantity::Mean, latencies.mean_ms()),
         (Quantity::Min, latencies.min_ms()),
@@ -192,8 +195,8 @@ fn sample(outcome: &RunOutcome, usage: &Usage, load: &Load) -> Sample {
 }
 
 /// Responses by which an overloaded server has refused a request.
-fn refused(outcome: &RunOutcome, load: &Load) -> u64 {
-    let count = |status| outcome.totals.statuses.get(status).copied().unwrap_or(0);
+fn refused(statuses: &BTreeMap<u16, u64>, load: &Load) -> u64 {
+    let count = |status| statuses.get(status).copied().unwrap_or(0);
     load.refusals.iter().map(count).sum()
 }
 

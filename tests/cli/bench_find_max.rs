@@ -25,10 +25,14 @@ fn search_for_the_highest_rate_ends_with_one() {
         "--json",
     ];
     let json: Value = serde_json::from_str(&printed(&args)).unwrap();
-    assert!(
-        json["highest"]["rate"]["value"].as_f64().unwrap() > 0.0,
-        "{json}"
-    );
+    // Both name the offered rates.
+    let highest: Vec<_> = json["highest"].as_object().unwrap().iter().collect();
+    let [(offered, responses)] = highest[..] else {
+        panic!("{json}");
+    };
+    assert!(offered.parse::<f64>().unwrap() > 0.0, "{json}");
+    assert!(responses["value"].as_f64().unwrap() > 0.0, "{json}");
+    assert_eq!(json["attempts"][offered]["bound"]["verdict"], "kept");
     let load = json["load"].as_str().unwrap();
     assert!(load.contains("open loop at the rates below"), "{load}");
     assert!(!load.contains("closed"), "{load}");

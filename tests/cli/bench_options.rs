@@ -207,6 +207,8 @@ fn request_without_a_method_is_a_get_and_with_a_body_a_post() {
         (request.line.as_str(), &request.body[..]),
         ("POST / HTTP/1.1", &b"a"[..])
     );
+    let form = "application/x-www-form-urlencoded";
+    assert_eq!(request.header("content-type"), form);
 }
 
 /// Runs `surus bench` with bytes in its standard input, a pipe.

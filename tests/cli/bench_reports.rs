@@ -126,7 +126,7 @@ fn search_without_a_rate_that_keeps_the_bound_says_what_it_saw() {
     let (page, output) = with_page(&[&[&*slow], &args[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
-    let said = "no rate keeps 99 % of the requests within 1 ms; at the lowest, ";
+    let said = "no rate that was tried keeps 99 % of the requests within 1 ms; at the lowest, ";
     assert!(
         error.contains(said) && error.contains(", p99 was "),
         "{error}"
@@ -157,6 +157,7 @@ fn series_of_seconds_are_forms_of_a_single_run_only() {
             vec!["compare", url, url, option],
             vec![url, "--find-max", "--p99", "1s", option],
             vec![url, "--json", option],
+            vec![url, "--find-max", "--p99", "1s", "--back-off", "1s"],
         ] {
             assert_eq!(bench(&args).status.code(), Some(2), "{args:?}");
         }

@@ -108,12 +108,12 @@ pub struct Totals {
     pub requests: u64,
     /// Expected responses.
     pub responses: u64,
-    /// The expected responses that were complete only after the end of the load.
-    pub late_responses: u64,
     /// Failures by kind, in the order of [`RequestFailure::ALL`].
     pub failures: [u64; RequestFailure::ALL.len()],
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
+    /// Those of them that were complete only after the end of the load.
+    pub late_statuses: BTreeMap<u16, u64>,
     /// Bytes received. Of HTTP/2, those of fields and bodies, without frames and compression.
     pub received: u64,
     /// Bytes sent, counted alike.
@@ -158,6 +158,9 @@ pub struct Offered {
 pub struct RunOutcome {
     /// How long the load lasted.
     pub elapsed: Duration,
+    /// When the expected responses came that were complete only after the load, since its start, in
+    /// order.
+    pub late: Vec<Duration>,
     /// Counts.
     pub totals: Totals,
     /// Latencies of the expected responses, and how long requests waited that were never sent.
@@ -174,9 +177,26 @@ pub struct RunOutcome {
 
 impl RunOutcome {
     /// Expected responses per second.
+    ///
+    /// At the end of the load, requests are in flight on which the server has already worked. Up to
+    /// their last response it had as much to do as before, so they count with the time that they
+    /// took. If a few take far longer than the others, the server idles meanwhile: then only nine
+    /// tenths of them count, or none.
     pub fn rate(&self) -> f64 {
-        let in_time = self.totals.responses - self.totals.late_responses;
-        in_time as f64 / self.elapsed.as_secs_f64().max(1e-9)
+        let late = self.late.len();
+        let in_time = self.totals.responses - late as u64;
+        // In an open loop, the responses come as much later than the requests as these take.
+        let shift = match self.offered {
+            Some(_) => Duration::from_secs_f64(self.latencies.min_ms() / 1000.0),
+            None => Duration::ZERO,
+        };
+        let rate = |counted: usize| {
+            let last = counted.checked_sub(1).and_then(|last| self.late.get(last));
+            let end = last.map_or(Duration::ZERO, |at| at.saturating_sub(shift));
+            let seconds = end.max(self.elapsed).as_secs_f64().max(1e-9);
+            (in_time + counted as u64) as f64 / seconds
+        };
+        rate(0).max(rate(late - late / 10)).max(rate(late))
     }
 
     /// The share of one CPU that the generator used while the load lasted.
@@ -194,5 +214,75 @@ impl RunOutcome {
     pub fn kept_rate(&self) -> bool {
         let kept = |offered: Offered| (offered.unsent + offered.overdue) * 100 <= offered.due;
         self.offered.is_none_or(kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use surus_measure::Recorder;
+
+    use super::*;
+
+    /// Requests/s of a load of a second, with responses in time and after it, at these
+    /// milliseconds. An open loop has the lowest latency that is given.
+    fn rate(in_time: u64, late: &[u64], lowest_of_open_loop: Option<u64>) -> f64 {
+        let elapsed = Duration::from_secs(1);
+        let late: Vec<_> = late.iter().copied().map(Duration::from_millis).collect();
+        let mut recorder = Recorder::new(false);
+        let lowest = Duration::from_millis(lowest_of_open_loop.unwrap_or(1));
+        recorder.response(lowest, lowest, 0);
+        RunOutcome {
+            elapsed,
+            totals: Totals {
+                responses: in_time + late.len() as u64,
+                ..Totals::default()
+            },
+            late,
+            latencies: recorder.finish(elapsed),
+            offered: lowest_of_open_loop.map(|_| Offered {
+                due: in_time,
+                unsent: 0,
+                overdue: 0,
+                own_lateness: Duration::ZERO,
+            }),
+            own_cpu: Duration::ZERO,
+            own_cpu_in_time: Duration::ZERO,
+            is_interrupted: false,
+        }
+        .rate()
+    }
+
+    fn assert_near(rate: f64, expected: f64) {
+        assert!((rate / expected - 1.0).abs() < 0.01, "{rate}, {expected}");
+    }
+
+    #[test]
+    fn requests_in_flight_at_the_end_count_with_the_time_they_take() {
+        // 50 connections, all of whose responses take 950 ms or 1050 ms.
+        assert_near(rate(50, &[1900; 50], None), 100.0 / 1.9);
+        assert_near(rate(0, &[1050; 50], None), 50.0 / 1.05);
+        // One after the other, 100 in a second: without those in flight it is the same.
+        let late: Vec<_> = (1..=50).map(|number| 1000 + 10 * number).collect();
+        assert_near(rate(100, &late, None), 100.0);
+    }
+
+    #[test]
+    fn few_responses_that_take_far_longer_do_not_count() {
+        let mut late = vec![1100; 19];
+        late.push(9000);
+        assert_near(rate(100, &late, None), 118.0 / 1.1);
+        assert_near(rate(100, &[9000], None), 100.0);
+        assert_near(rate(100, &[5000, 6000, 7000, 8000, 9000], None), 100.0);
+    }
+
+    #[test]
+    fn responses_of_an_open_loop_come_later_than_its_requests() {
+        // 100/s, each after 900 ms.
+        let late: Vec<_> = (1..=90).map(|number| 1000 + 10 * number).collect();
+        assert_near(rate(10, &late, Some(900)), 100.0);
+        // 100/s, of which the server manages 50.
+        let late: Vec<_> = (1..=50).map(|number| 1000 + 20 * number).collect();
+        assert_near(rate(50, &late, Some(1)), 50.0);
+        assert_eq!(rate(0, &[], None), 0.0);
     }
 }

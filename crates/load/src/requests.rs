@@ -35,6 +35,14 @@ impl Request {
         }
     }
 
+    /// Sets the type of the body, unless it is named already.
+    pub fn declare(&mut self, content_type: &str) {
+        if !self.has("content-type") {
+            let header = ("Content-Type".into(), content_type.into());
+            self.headers.push(header);
+        }
+    }
+
     fn has(&self, name: &str) -> bool {
         self.headers
             .iter()

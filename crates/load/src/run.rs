@@ -116,6 +116,8 @@ struct State {
     totals: Totals,
     /// When the last request ended.
     last: Duration,
+    /// When the expected responses came after the load.
+    late: Vec<Duration>,
     /// CPU time when the load ended, if that was before the last request.
     cpu_in_time: Option<Duration>,
 }
@@ -129,6 +131,7 @@ impl State {
             lateness: Recorder::new(false),
             totals: Totals::default(),
             last: Duration::ZERO,
+            late: Vec::new(),
             cpu_in_time: None,
         }
     }
@@ -169,7 +172,8 @@ impl Run {
     async fn drive(self: Arc<Run>, mut user: User) {
         let waker = Arc::new(Notify::new());
         let mut now = Instant::now();
-        let mut opened = 0;
+        let mut opened = user.opened();
+        self.state().totals.connections += opened;
         let expectations = &self.plan.expectations;
         while let Some(turn) = self.turn(now) {
             if turn.must_wait {
@@ -256,6 +260,7 @@ impl Run {
         now: Instant,
     ) -> Option<RequestFailure> {
         let at = now - self.started;
+        let is_late = matches!(self.plan.stop, Stop::After(length) if at > length);
         state.last = at;
         let totals = &mut state.totals;
         totals.requests += 1;
@@ -264,6 +269,9 @@ impl Run {
                 totals.received += answer.received;
                 totals.sent += answer.sent;
                 *totals.statuses.entry(answer.status).or_default() += 1;
+                if is_late {
+                    *totals.late_statuses.entry(answer.status).or_default() += 1;
+                }
                 let failure = self.judge(&answer);
                 if failure.is_some() && totals.unexpected.is_none() {
                     totals.unexpected = Some(Unexpected {
@@ -295,8 +303,8 @@ impl Run {
             }
             None => {
                 totals.responses += 1;
-                if matches!(self.plan.stop, Stop::After(length) if at > length) {
-                    totals.late_responses += 1;
+                if is_late {
+                    state.late.push(at);
                 }
                 state.recorder.response(at, now - turn.due, received);
             }
@@ -384,6 +392,11 @@ impl Run {
         self.send_intervals(std::mem::take(&mut latencies.intervals));
         RunOutcome {
             elapsed,
+            // An interruption is the end of the load.
+            late: match is_interrupted {
+                true => Vec::new(),
+                false => state.late,
+            },
             totals: state.totals,
             latencies,
             offered,

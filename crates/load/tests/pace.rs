@@ -222,6 +222,26 @@ fn rate_above_the_server_capacity_is_reported() {
 }
 
 #[test]
+fn responses_after_the_end_of_the_load_count_with_the_time_that_they_take() {
+    let address = answer(|head| {
+        std::thread::sleep(Duration::from_millis(400));
+        ok(head)
+    });
+    let mut plan = plan(address, 0);
+    plan.stop = Stop::After(Duration::from_millis(300));
+    let outcome = run(&plan);
+    let responses = outcome.totals.responses;
+    assert_eq!(outcome.late.len() as u64, responses);
+    assert_eq!(outcome.totals.late_statuses[&200], responses);
+    // One by each connection, and none before 400 ms.
+    let rate = outcome.rate();
+    assert!(
+        rate > 0.0 && rate <= responses as f64 / 0.4,
+        "{rate} of {responses}"
+    );
+}
+
+#[test]
 fn requests_are_not_sent_before_they_are_due() {
     let times = Arc::new(Mutex::new(Vec::new()));
     let seen = times.clone();

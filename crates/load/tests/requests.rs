@@ -241,7 +241,9 @@ fn cookies_beyond_the_limits_of_browsers_are_not_kept() {
 fn file_of_requests_has_json_curl_and_bare_lines() {
     let text = "# a comment\n\n/plain\n\
         curl -X PUT -H 'X-A: b c' -d \"it's\" /put\n\
-        {\"url\": \"/json\", \"body\": {\"a\": 1}, \"headers\": {\"X\": \"y\"}, \"weight\": 2}\n";
+        {\"url\": \"/json\", \"body\": {\"a\": 1}, \"headers\": {\"X\": \"y\"}, \"weight\": 2}\n\
+        {\"url\": \"/form\", \"body\": \"a=1\"}\n\
+        {\"url\": \"/own\", \"body\": \"a\", \"headers\": {\"content-type\": \"a/b\"}}\n";
     let base = Url::parse("http://example.com:8080/").unwrap().origin;
     let requests = parse_file(text, Some(&base)).unwrap();
     let short: Vec<_> = requests
@@ -260,8 +262,24 @@ fn file_of_requests_has_json_curl_and_bare_lines() {
             ("GET", "http://example.com:8080/plain".to_string(), 1),
             ("PUT", "http://example.com:8080/put".to_string(), 1),
             ("POST", "http://example.com:8080/json".to_string(), 2),
+            ("POST", "http://example.com:8080/form".to_string(), 1),
+            ("POST", "http://example.com:8080/own".to_string(), 1),
         ]
     );
+    let types = requests.iter().map(|request| {
+        let is_type = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
+        let mut types = request.headers.iter().filter(is_type);
+        (types.next().map(|(_, value)| value.as_str()), types.count())
+    });
+    let form = Some("application/x-www-form-urlencoded");
+    let expected = [
+        (None, 0),
+        (form, 0),
+        (Some("application/json"), 0),
+        (form, 0),
+        (Some("a/b"), 0),
+    ];
+    assert_eq!(types.collect::<Vec<_>>(), expected);
     assert_eq!(requests[1].body, Bytes::from("it's"));
     assert_eq!(
         requests[1].headers[0],

@@ -29,6 +29,12 @@ pub struct Sample {
     pub processes: usize,
 }
 
+/// How many times longer than a sample the pause after it is at least. A sample reads the page
+/// tables of all processes, so it may take a millisecond of CPU for each, which the server lacks.
+const PAUSE: u32 = 100;
+/// The same after the first sample, which shows an idle server.
+const FIRST_PAUSE: u32 = 20;
+
 /// Seconds of CPU time above what the sum of processes that have ended may lack, so that a quotient
 /// makes sense.
 pub const LEAST_CPU: f64 = 0.05;
@@ -106,6 +112,8 @@ pub struct Probe {
     highest_cpu: Duration,
     switches: Switches,
     samples: Vec<Sample>,
+    /// Not before this time is it cheap to take a sample.
+    is_cheap_from: Instant,
 }
 
 impl Probe {
@@ -125,19 +133,39 @@ impl Probe {
             highest_cpu: Duration::ZERO,
             switches: Switches::default(),
             samples: Vec::new(),
+            is_cheap_from: Instant::now(),
         };
+        let began = Instant::now();
         let tree = tree(&probe.roots);
         probe.cpu_before = cpu_of(&tree, probe.tick);
         probe.highest_cpu = probe.cpu_before;
         probe.switches.begin(&tree);
         probe.take(&tree);
+        probe.pause_since(began, FIRST_PAUSE);
         Some(probe)
+    }
+
+    /// Takes a sample, unless the one before was so recent that samples would use more than 1 % of
+    /// the time.
+    pub fn look(&mut self) {
+        if Instant::now() >= self.is_cheap_from {
+            self.sample();
+        }
     }
 
     /// Takes a sample.
     pub fn sample(&mut self) -> Sample {
+        let began = Instant::now();
         let tree = tree(&self.roots);
-        self.take(&tree)
+        let sample = self.take(&tree);
+        self.pause_since(began, PAUSE);
+        sample
+    }
+
+    /// Pauses this many times longer than the sample took that began then.
+    fn pause_since(&mut self, began: Instant, times: u32) {
+        let now = Instant::now();
+        self.is_cheap_from = now + (now - began) * times;
     }
 
     /// Ends with a sample.
@@ -324,4 +352,24 @@ fn switches(pid: i32) -> Vec<(i32, (u64, u64))> {
         Some((thread, both))
     };
     numbers(&directory).filter_map(of_thread).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sample_that_is_not_cheap_is_left_out() {
+        let own = std::process::id().cast_signed();
+        let mut probe = Probe::begin(vec![own]).expect("this process runs");
+        probe.is_cheap_from = Instant::now() + Duration::from_secs(600);
+        probe.look();
+        assert_eq!(probe.samples.len(), 1);
+        let past = Instant::now();
+        probe.is_cheap_from = past;
+        probe.look();
+        assert_eq!(probe.samples.len(), 2);
+        assert!(probe.is_cheap_from > past);
+        assert_eq!(probe.end().samples.len(), 3);
+    }
 }

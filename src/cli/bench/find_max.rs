@@ -110,13 +110,14 @@ pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
     }
 }
 
-/// Says what stood in the way of the lowest rate.
+/// Says what stood in the way of the lowest rate that was tried.
 fn no_rate_holds(tried: &[Tried], bound_ms: f64) -> String {
     let Some(lowest) = tried.first() else {
         return "no rate was tried".into();
     };
     let mut text = format!(
-        "no rate keeps 99 % of the requests within {bound_ms} ms; at the lowest, {}, p99 was {}",
+        "no rate that was tried keeps 99 % of the requests within {bound_ms} ms; at the lowest, \
+         {}, p99 was {}",
         Unit::PerSecond.write(lowest.offered),
         Unit::Ms.write(lowest.outcome.latencies.percentile_ms(99.0))
     );
@@ -154,10 +155,15 @@ fn tables(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Table> {
         Some(best) => {
             let offered = Unit::PerSecond.write(best.offered);
             let label = format!("responses with {offered} offered, the highest rate that kept it");
-            Row::once("rate", &label, best.outcome.rate(), Unit::PerSecond)
+            Row::once(
+                &key(best.offered),
+                &label,
+                best.outcome.rate(),
+                Unit::PerSecond,
+            )
         }
         None => Row::new(
-            "rate",
+            "none",
             "highest rate that kept it",
             vec![Cell::missing("none")],
         ),
@@ -175,7 +181,7 @@ fn tables(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Table> {
             columns: ["responses", "p50", "p99", "failed", "never sent", "bound"]
                 .map(String::from)
                 .to_vec(),
-            rows: tried.iter().enumerate().map(row).collect(),
+            rows: tried.iter().map(row).collect(),
         },
     ]
 }
@@ -255,7 +261,12 @@ fn holds(outcome: &RunOutcome, rate: f64, bound: Duration) -> bool {
     outcome.totals.failed() == 0 && slow * 100 <= due
 }
 
-fn row((index, tried): (usize, &Tried)) -> Row {
+/// An offered rate as a key of JSON.
+fn key(rate: f64) -> String {
+    format!("{rate:.3}")
+}
+
+fn row(tried: &Tried) -> Row {
     let (rate, outcome) = (tried.offered, &tried.outcome);
     let cell = |value, unit| Cell::measured(Measured::once(value, unit));
     let latencies = &outcome.latencies;
@@ -263,8 +274,7 @@ fn row((index, tried): (usize, &Tried)) -> Row {
     let verdict = verdict(tried.holds);
     let label = Unit::PerSecond.write(rate);
     Row::new(
-        // A rate may be tried twice.
-        &format!("{:03}", index + 1),
+        &key(rate),
         &label,
         vec![
             cell(outcome.rate(), Unit::PerSecond),
@@ -312,6 +322,7 @@ mod tests {
             }),
             own_cpu: Duration::ZERO,
             own_cpu_in_time: Duration::ZERO,
+            late: Vec::new(),
             is_interrupted: false,
         }
     }

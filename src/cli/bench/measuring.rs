@@ -1,10 +1,10 @@
 //! Runs a plan on a thread of its own, and meanwhile samples the server and shows progress.
 
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use surus_load::{Origin, Plan, RunOutcome, Stop, Watch};
@@ -14,12 +14,9 @@ use surus_measure::{Machine, Probe, Usage, probe};
 use super::interrupt;
 use super::progress::Progress;
 
-/// How often the progress is shown, and the server's processes are sampled in the first second.
-/// Many rounds are not longer.
+/// How often the progress is shown, and the server's processes are sampled if that is cheap
+/// ([`Probe::look`]). Many rounds are not longer than a second.
 const TICK: Duration = Duration::from_millis(200);
-/// From here on they are sampled once a second. Each sample takes about a millisecond of CPU per
-/// process, which the server lacks.
-const OFTEN: Duration = Duration::from_secs(1);
 
 /// What a run has shown, of the responses and of the server's processes.
 pub struct Result {
@@ -61,21 +58,12 @@ pub fn measure_with(
             .name("bench".into())
             .spawn(move || surus_load::run(&plan, Some(watch), interrupt::received()))?
     };
-    let began = Instant::now();
     loop {
-        // The generator drops the sender when it ends.
-        let received = received.recv_timeout(TICK);
-        let is_due = match received {
-            Ok(_) => true,
-            Err(RecvTimeoutError::Timeout) => began.elapsed() < OFTEN,
-            Err(RecvTimeoutError::Disconnected) => false,
-        };
-        if let Some(probe) = &mut probe
-            && is_due
-        {
-            probe.sample();
+        if let Some(probe) = &mut probe {
+            probe.look();
         }
-        match received {
+        // The generator drops the sender when it ends.
+        match received.recv_timeout(TICK) {
             Ok(second) => {
                 written = written.and_then(|()| write());
                 if let Some(progress) = &mut progress {
@@ -150,15 +138,17 @@ fn listeners(origin: &Origin) -> Vec<i32> {
     if let Some(socket) = &origin.unix {
         return probe::unix_listeners(socket);
     }
-    let is_local = matches!(&*origin.host, "localhost" | "::1") || origin.host.starts_with("127.");
-    if !is_local {
-        return Vec::new();
-    }
     let addresses = (origin.host.as_str(), origin.port).to_socket_addrs();
-    // The generator connects to the first address of `localhost` that a server listens on.
-    let found = addresses.into_iter().flatten().map(probe::listeners);
+    // The generator connects to the first address of a name that a server listens on.
+    let of_this_machine = addresses.into_iter().flatten().filter(is_of_this_machine);
+    let found = of_this_machine.map(probe::listeners);
     let mut found = found.filter(|pids| !pids.is_empty());
     found.next().unwrap_or_default()
+}
+
+/// Whether an address is one of this machine's: only to these can a socket be bound.
+fn is_of_this_machine(address: &SocketAddr) -> bool {
+    UdpSocket::bind((address.ip(), 0)).is_ok()
 }
 
 #[cfg(test)]
@@ -180,6 +170,18 @@ mod tests {
         let mut command = Command::new("sleep");
         let held = command.arg("600").stdin(OwnedFd::from(listener)).spawn();
         (held.unwrap(), url)
+    }
+
+    #[test]
+    fn address_to_which_a_socket_can_be_bound_is_of_this_machine() {
+        let is_own = |address: &str| is_of_this_machine(&address.parse().unwrap());
+        assert!(is_own("127.0.0.1:80") && is_own("127.1.2.3:1"));
+        assert!(!is_own("192.0.2.1:80") && !is_own("[2001:db8::1]:80"));
+        // The address from which this machine would send to others, if it has one.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("192.0.2.1:9").is_ok() {
+            assert!(is_of_this_machine(&socket.local_addr().unwrap()));
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct Run {
     #[command(flatten)]
     load: Load,
     /// Search the highest rate whose 99th percentile stays within --p99
-    #[arg(long, requires = "p99", conflicts_with_all = ["rps", "requests"])]
+    #[arg(long, requires = "p99", conflicts_with_all = ["rps", "requests", "back_off"])]
     find_max: bool,
     /// Highest latency that 99 % of the requests may have
     #[arg(long, value_name = "TIME", requires = "find_max", value_parser = options::parse_time)]

@@ -39,10 +39,10 @@ pub struct Load {
     /// Header to send; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// Body to send
+    /// Body to send, as a form unless -H names another Content-Type
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
-    /// File whose content is the body
+    /// File whose content is the body, sent alike
     #[arg(long, value_name = "FILE", conflicts_with = "body")]
     body_file: Option<PathBuf>,
     /// Its content: a pipe has it only once.
@@ -66,7 +66,8 @@ pub struct Load {
     /// How long one request may take
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     timeout: Duration,
-    /// How long a connection waits after a failed request (not with --rps) [default: not at all]
+    /// How long a connection waits after a failed request (closed loop only) [default: 10ms if the
+    /// connection was refused, else not at all]
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "rps")]
     back_off: Option<Duration>,
     /// Send requests for this time before measuring
@@ -111,7 +112,11 @@ impl Load {
             requests = parse_file(&text, base.as_ref())
                 .map_err(|error| anyhow!("{} (--file): {error}", file.display()))?;
             let headers = self.headers()?;
+            let is_type = |(name, _): &(String, _)| name.eq_ignore_ascii_case("content-type");
             for request in &mut requests {
+                if headers.iter().any(is_type) {
+                    request.headers.retain(|header| !is_type(header));
+                }
                 request.headers.extend(headers.iter().cloned());
                 self.redirect(request)?;
             }
@@ -193,6 +198,9 @@ impl Load {
         }
         if let Some(file) = &self.body_file {
             request.body = self.read_body(file)?;
+        }
+        if self.body.is_some() || self.body_file.is_some() {
+            request.declare("application/x-www-form-urlencoded");
         }
         match &self.method {
             Some(method) => request.method.clone_from(method),

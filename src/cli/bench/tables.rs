@@ -402,6 +402,7 @@ mod tests {
                 offered,
                 own_cpu: second,
                 own_cpu_in_time: second.mul_f64(busy),
+                late: Vec::new(),
                 is_interrupted: false,
             },
             usage: None,

@@ -6,6 +6,9 @@ use serde_json::Value;
 use super::{Mix, Request};
 use crate::target::{Origin, Url};
 
+/// How browsers and curl send a body of text.
+const FORM: &str = "application/x-www-form-urlencoded";
+
 /// Parses a file of requests. Empty lines and lines that begin with `#` are skipped. Paths without
 /// a host belong to `base`. The error names the line.
 pub fn parse(text: &str, base: Option<&Origin>) -> Result<Vec<Request>, String> {
@@ -84,6 +87,11 @@ fn json(line: &str, base: Option<&Origin>) -> Result<Request, String> {
             (key, _) => return Err(format!("unknown key or wrong type: `{key}`")),
         }
     }
+    match value.get("body") {
+        Some(Value::String(_)) => request.declare(FORM),
+        Some(_) => request.declare("application/json"),
+        None => {}
+    }
     Ok(request)
 }
 
@@ -123,10 +131,7 @@ fn curl(words: &[String], base: Option<&Origin>) -> Result<Request, String> {
     request.headers = headers;
     if let Some(body) = body {
         request.method = "POST".into();
-        if !request.has("content-type") {
-            let form = "application/x-www-form-urlencoded";
-            request.headers.push(("Content-Type".into(), form.into()));
-        }
+        request.declare(FORM);
         request.body = Bytes::from(body);
     }
     if let Some(method) = method {

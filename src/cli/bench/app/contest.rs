@@ -64,7 +64,7 @@ pub fn run(plan: Plan, contestants: Vec<Contestant>) -> anyhow::Result<Contest> 
     let rounds = contest.rounds;
     let steps = Steps::new(rounds * running.len());
     steps.line(&format!(
-        "measuring in {rounds} rounds of {} ms per engine",
+        "measuring in {rounds} rounds of about {} ms per engine",
         contest.length.as_millis()
     ));
     'rounds: for round in 0..rounds {

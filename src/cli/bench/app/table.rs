@@ -68,7 +68,7 @@ pub fn report(contest: &Contest) -> Report {
     Report {
         title: format!("surus bench app {}", plan.launch.project.display()),
         subtitle: format!(
-            "GET {paths}; {} rounds of {} ms per engine, {} connections, {} workers",
+            "GET {paths}; {} rounds of about {} ms per engine, {} connections, {} workers",
             contest.rounds,
             contest.length.as_millis(),
             plan.concurrency,
