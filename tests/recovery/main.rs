@@ -46,3 +46,4 @@ mod sub_directory;
 mod syscall_watch;
 mod warm_up_trials;
 mod warm_ups;
+mod worker_count;
