@@ -12,6 +12,7 @@ mod children;
 mod claims;
 mod clients;
 mod cpu_time_limit;
+mod front_user_ini;
 mod growth;
 mod idle_cpu;
 mod kept_by_worker;
