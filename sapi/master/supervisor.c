@@ -365,7 +365,7 @@ static bool run(void)
 					surus_boot_files_begin_check();
 				} else if (strncmp(text, "scale ", 6) == 0) {
 					/* The next round forks those that are missing. */
-					target = strtoul(text + 6, NULL, 10);
+					target = (uint32_t)strtoul(text + 6, NULL, 10);
 					target = target < surus_settings.workers ? target : surus_settings.workers;
 				} else if (strcmp(text, "opcache") == 0) {
 					check_opcache();
