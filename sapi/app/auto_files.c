@@ -40,9 +40,9 @@ void surus_auto_files_take(void)
 }
 
 /* Resolves a relative name once. A request may change the working directory and include_path, and
- * the next request must not run another file or none. A missing file is looked for in the current
- * directory. */
-static const char *pin(const char *name)
+ * the next request must not run another file or none. A missing file gets a path in the current
+ * directory if `is_last`. */
+static const char *pin(const char *name, bool is_last)
 {
 	char path[MAXPATHLEN], directory[MAXPATHLEN];
 
@@ -56,17 +56,17 @@ static const char *pin(const char *name)
 	if (found) {
 		pinned = pestrdup(ZSTR_VAL(found), 1);
 		zend_string_release(found);
-	} else if (getcwd(directory, sizeof(directory)) &&
+	} else if (is_last && getcwd(directory, sizeof(directory)) &&
 	           (size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) < sizeof(path)) {
 		pinned = pestrdup(path, 1);
 	}
 	return pinned;
 }
 
-void surus_auto_files_pin(void)
+void surus_auto_files_pin(bool is_last)
 {
-	prepended = pin(prepended);
-	appended = pin(appended);
+	prepended = pin(prepended, is_last);
+	appended = pin(appended, is_last);
 }
 
 /* As zend_execute_scripts(), but in the global scope at any depth of the boot's script, and with

@@ -6,8 +6,9 @@
 
 /* Before the boot: keeps PHP from running the files around the boot's script. */
 void surus_auto_files_take(void);
-/* In the working directory of the boot: resolves relative names for all requests. */
-void surus_auto_files_pin(void);
+/* Resolves relative names in the working directory, for all requests. Called for each directory
+ * where the files may be; the last one is that of the boot. */
+void surus_auto_files_pin(bool is_last);
 /* Whether the files can run for every request of this engine. False: the reason is on stderr. */
 bool surus_auto_files_are_repeatable(void);
 /* Runs the file, if there is one. False: the request ends here. */

@@ -64,12 +64,34 @@ static void open_script(zend_file_handle *handle, char *path)
 	handle->primary_script = 1;
 }
 
+/* Applies .user.ini as to a request for the document root's index.php, also if the script lies
+ * elsewhere. The settings of the script's own directory come first. */
+static void activate_user_ini(const char *script, const char *root)
+{
+	char front[MAXPATHLEN];
+	size_t len = root ? strlen(root) : 0;
+
+	surus_user_ini_activate(script, root);
+	while (len > 0 && root[len - 1] == '/') {
+		len--;
+	}
+	if (root && (strncmp(script, root, len) != 0 || script[len] != '/') &&
+	        (size_t)snprintf(front, sizeof(front), "%.*s/index.php", (int)len, root) <
+	        sizeof(front)) {
+		surus_user_ini_activate(front, root);
+	}
+}
+
 static void execute(char *path)
 {
 	char directory[MAXPATHLEN];
 	const char *slash = strrchr(path, '/');
 	size_t len = slash ? (size_t)(slash - path) : 0;
 
+	/* Where php-fpm runs the front controller. */
+	if (surus_settings.document_root && chdir(surus_settings.document_root) == 0) {
+		surus_auto_files_pin(false);
+	}
 	if (len > 0 && len < sizeof(directory)) {
 		memcpy(directory, path, len);
 		directory[len] = '\0';
@@ -77,7 +99,7 @@ static void execute(char *path)
 			/* As php_execute_script(): the script then runs in the current directory. */
 		}
 	}
-	surus_auto_files_pin();
+	surus_auto_files_pin(true);
 	PG(during_request_startup) = 0;
 	is_rejected = true; /* also if the check ends in a fatal error */
 	is_rejected = !surus_auto_files_are_repeatable();
@@ -110,7 +132,7 @@ int surus_boot_run(void)
 			surus_warmup_trials_boot_begins();
 			surus_boot_files_begin();
 			surus_file_hooks_install();
-			surus_user_ini_activate(path, surus_settings.document_root);
+			activate_user_ini(path, surus_settings.document_root);
 			surus_auto_files_take();
 			zend_try {
 				execute(path);

@@ -19,6 +19,7 @@
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 #include "ipc/fastcgi.h"
+#include "ipc/outbox.h"
 #include "ipc/request_decode.h"
 #include "ipc/rings.h"
 
@@ -156,11 +157,6 @@ static ssize_t poll_ring(struct msghdr *msg, size_t control)
 	return len;
 }
 
-bool surus_inbox_is_released(void)
-{
-	return surus_process->index >= surus_rings_target();
-}
-
 /* Takes the next request, and waits for it. 0: Surus has closed the socket. -1: interrupted, or
  * this worker is released. */
 static ssize_t receive(struct msghdr *msg, size_t control)
@@ -181,7 +177,7 @@ static ssize_t receive(struct msghdr *msg, size_t control)
 			len = take_from_socket(msg, control);
 			is_closed = len == 0 || (len < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
 			is_interrupted = len < 0 && !is_closed &&
-			        (surus_inbox_is_released() || !surus_rings_wait());
+			        (surus_outbox_is_released() || !surus_rings_wait());
 		}
 		surus_rings_set_doorbell(SURUS_WORKING);
 		if (len <= 0) {

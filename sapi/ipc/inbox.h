@@ -21,7 +21,5 @@ int surus_inbox_receive(struct surus_request *request);
 /* In the master process: undoes that each message in the request socket signals processes, which a
  * script has set. False: none has. */
 bool surus_inbox_reset_signals(void);
-/* Whether there should be fewer workers, so that this one exits. */
-bool surus_inbox_is_released(void);
 
 #endif

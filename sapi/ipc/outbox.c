@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -318,6 +319,13 @@ void surus_outbox_log(const char *message, size_t len)
 bool surus_outbox_hints(const char *headers, size_t len)
 {
 	return len <= FCGI_MAX_CONTENT && send_record(SURUS_EARLY_HINTS, headers, len);
+}
+
+bool surus_outbox_is_released(void)
+{
+	char byte;
+
+	return recv(out->fd, &byte, sizeof(byte), MSG_DONTWAIT) == 0;
 }
 
 bool surus_outbox_is_closed(void)

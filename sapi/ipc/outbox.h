@@ -49,5 +49,8 @@ bool surus_outbox_hints(const char *headers, size_t len);
 
 /* Whether Surus has closed its end. */
 bool surus_outbox_is_closed(void);
+/* Whether there should be fewer workers, so that this one exits: Surus has closed its sending end
+ * of the worker's socket, which no other worker has. */
+bool surus_outbox_is_released(void);
 
 #endif

@@ -156,14 +156,6 @@ uint32_t surus_rings_poll_budget(void)
 	return budget < MOST ? budget : MOST;
 }
 
-uint32_t surus_rings_target(void)
-{
-	uint32_t target = atomic_load(&rings->target);
-
-	/* A script can write any number there. */
-	return target == 0 ? 1 : target < surus_settings.workers ? target : surus_settings.workers;
-}
-
 void surus_rings_wake_surus(void)
 {
 	const uint64_t one = 1;

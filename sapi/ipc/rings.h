@@ -44,8 +44,6 @@ struct surus_rings {
 	/* microseconds for which a worker polls for its next request before it blocks; Surus decides
 	 * (src/busy_poll.rs) */
 	_Alignas(SURUS_RINGS_LINE) _Atomic uint32_t poll_budget;
-	/* how many workers there should be; Surus decides (src/engines/workers/scaling.rs) */
-	_Atomic uint32_t target;
 };
 _Static_assert(sizeof(struct surus_rings) == 128, "two cache lines");
 
@@ -93,9 +91,6 @@ void surus_rings_set_doorbell(enum surus_doorbell state);
 bool surus_rings_wait(void);
 /* Microseconds for which to poll for a request before blocking. */
 uint32_t surus_rings_poll_budget(void);
-/* How many workers there should be, at least 1. Those with a higher index exit when they are
- * idle. */
-uint32_t surus_rings_target(void);
 /* Puts a frame about the current request into the response ring. False: there is no room. */
 bool surus_rings_write_response(const unsigned char *frame, size_t len);
 /* After that: whether this worker must wake Surus. If true, the caller must do so. */

@@ -28,7 +28,6 @@
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 #include "ipc/inbox.h"
-#include "ipc/rings.h"
 #include "master/inherited.h"
 #include "master/pcre_refresh.h"
 #include "php/boot_files.h"
@@ -47,6 +46,7 @@ struct slot {
 };
 
 static struct slot *slots;
+static uint32_t target; /* how many slots must have workers, as Surus has said last */
 static bool draining; /* Surus has closed the request socket */
 static bool emptied; /* and no request is left */
 static int signals = -1; /* reports workers that exited */
@@ -208,7 +208,7 @@ static void reap(void)
 static bool fill_due(int *wait)
 {
 	*wait = -1;
-	for (uint32_t i = 0; i < surus_rings_target(); i++) {
+	for (uint32_t i = 0; i < target; i++) {
 		if (slots[i].pid != 0) {
 			continue;
 		}
@@ -353,8 +353,6 @@ static bool run(void)
 				kill_workers();
 				return false;
 			}
-			/* "scale" says that there should be more workers, of which the next round forks those
-			 * that are missing. */
 			if (len > 0) {
 				text[len] = '\0';
 				if (strcmp(text, "drain") == 0) {
@@ -365,6 +363,10 @@ static bool run(void)
 					restart_workers();
 				} else if (strcmp(text, "check") == 0) {
 					surus_boot_files_begin_check();
+				} else if (strncmp(text, "scale ", 6) == 0) {
+					/* The next round forks those that are missing. */
+					target = (uint32_t)strtoul(text + 6, NULL, 10);
+					target = target < surus_settings.workers ? target : surus_settings.workers;
 				} else if (strcmp(text, "opcache") == 0) {
 					check_opcache();
 				}

@@ -188,7 +188,7 @@ bool surus_worker_take(void)
 			break;
 		}
 		if (received < 0) {
-			if (surus_inbox_is_released()) {
+			if (surus_outbox_is_released()) {
 				exit_with(SURUS_EXIT_SCALED_DOWN);
 				break;
 			}

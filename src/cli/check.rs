@@ -368,10 +368,14 @@ fn unread_settings(project: &Path, pool: &PoolConfig, name: &str, findings: &Fin
         return;
     };
     for file in user_ini::unread(site.root(), &script, name) {
+        let unrun = match user_ini::auto_files(&file) {
+            set if set.is_empty() => String::new(),
+            set => format!(", so {} does not run", set.join(" and ")),
+        };
         findings.note(format_args!(
-            "{} is not read: `{}` reads such files once, from the document root down to {}; move \
-             settings for all requests there or into [php], or use a [[route]] with engine = \
-             \"classic\"",
+            "{} is not read{unrun}: `{}` reads such files once, from the document root down to \
+             {}; move settings for all requests there or into [php], or use a [[route]] with \
+             engine = \"classic\"",
             file.display(),
             pool.name,
             script.display()

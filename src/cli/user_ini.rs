@@ -7,6 +7,22 @@ use surus_sys::regular_file;
 
 use super::engine_setup::{self, PoolConfig};
 
+/// The directories whose files a booted engine reads; the first that has a setting counts. If the
+/// script is outside the document root, those of a request for `index.php` count before its own
+/// (`sapi/app/boot.c`).
+fn read_for<'a>(root: &'a Path, script: &'a Path) -> Vec<&'a Path> {
+    let Some(directory) = script.parent() else {
+        return Vec::new();
+    };
+    match directory.starts_with(root) {
+        true => directory
+            .ancestors()
+            .take_while(|directory| directory.starts_with(root))
+            .collect(),
+        false => vec![root, directory],
+    }
+}
+
 /// The files below the document root that are not on the path from there to the booted script. PHP
 /// reads such files at the start of a request; in a booted engine that is the boot. `name` is
 /// `user_ini.filename`; if it is empty, PHP reads no such file.
@@ -14,6 +30,7 @@ pub(super) fn unread(root: &Path, script: &Path, name: &str) -> Vec<PathBuf> {
     if name.is_empty() {
         return Vec::new();
     }
+    let directories = read_for(root, script);
     let walk = WalkBuilder::new(root).standard_filters(false).build();
     let mut found: Vec<PathBuf> = walk
         .flatten()
@@ -21,38 +38,44 @@ pub(super) fn unread(root: &Path, script: &Path, name: &str) -> Vec<PathBuf> {
         .map(|entry| entry.into_path())
         .filter(|file| {
             file.parent()
-                .is_none_or(|directory| !script.starts_with(directory))
+                .is_none_or(|directory| !directories.contains(&directory))
         })
         .collect();
     found.sort();
     found
 }
 
-/// The value of `setting` in the files from the document root to the booted script, if any. The
-/// last one counts, as in PHP.
+/// The value of `setting` in the files that a booted engine reads, if any.
 pub(super) fn value(root: &Path, script: &Path, name: &str, setting: &str) -> Option<String> {
-    const LARGEST: u64 = 1 << 20;
     if name.is_empty() {
         return None;
     }
-    let directory = script.parent()?;
-    let directories: Vec<&Path> = match directory.starts_with(root) {
-        true => directory
-            .ancestors()
-            .take_while(|directory| directory.starts_with(root))
-            .collect(),
-        false => vec![directory],
+    let mut directories = read_for(root, script).into_iter();
+    directories.find_map(|directory| value_in(&directory.join(name), setting))
+}
+
+/// The value of `setting` in this file. The last one counts, as in PHP.
+fn value_in(file: &Path, setting: &str) -> Option<String> {
+    const LARGEST: u64 = 1 << 20;
+    let text = regular_file::read(file, LARGEST).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let mut values = text.lines().filter_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == setting).then(|| bare(value).to_string())
+    });
+    values.next_back()
+}
+
+/// The settings of files that PHP runs around each request.
+const AUTO_FILES: [&str; 2] = ["auto_prepend_file", "auto_append_file"];
+
+/// Which of them this file sets, and to what.
+pub(super) fn auto_files(file: &Path) -> Vec<String> {
+    let set = |setting| {
+        let value = value_in(file, setting).filter(|value| !value.is_empty())?;
+        Some(format!("{setting} ({value})"))
     };
-    // From the script upwards: the first file that has the setting counts.
-    directories.iter().find_map(|directory| {
-        let text = regular_file::read(&directory.join(name), LARGEST).ok()?;
-        let text = String::from_utf8_lossy(&text);
-        let mut values = text.lines().filter_map(|line| {
-            let (key, value) = line.split_once('=')?;
-            (key.trim() == setting).then(|| bare(value).to_string())
-        });
-        values.next_back()
-    })
+    AUTO_FILES.into_iter().filter_map(set).collect()
 }
 
 /// What `.user.ini` in the document root names to be run around each request, if the pool's PHP
@@ -68,8 +91,7 @@ pub(super) fn unrun(project: &Path, pool: &PoolConfig, name: &str) -> Vec<(&'sta
         let value = value(site.root(), &site.root().join("index.php"), name, setting)?;
         (!value.is_empty()).then_some((setting, value))
     };
-    let settings = ["auto_prepend_file", "auto_append_file"].into_iter();
-    settings.filter_map(value).collect()
+    AUTO_FILES.into_iter().filter_map(value).collect()
 }
 
 /// A value without quotes and comment; PHP writes an empty one as `none`.
@@ -114,6 +136,8 @@ mod tests {
         );
         assert_eq!(value("app/index.php", ".user.ini").unwrap(), "waf.php");
         assert_eq!(value("index.php", ".user.ini").unwrap(), "a b.php");
+        let outside = value("../boot.php", ".user.ini");
+        assert_eq!(outside.unwrap(), "a b.php");
         set("app", "auto_prepend_file = none");
         assert_eq!(value("app/index.php", ".user.ini").unwrap(), "");
     }
@@ -144,8 +168,8 @@ mod tests {
             unread("public/admin/index.php", ".user.ini"),
             ["admin/deep/.user.ini", "blog/.user.ini"]
         );
-        // For a script outside the document root only its own directory counts.
-        assert_eq!(unread("other/boot.php", ".user.ini").len(), 4);
+        // For a script outside the document root, the root's own file counts.
+        assert_eq!(unread("other/boot.php", ".user.ini").len(), 3);
         assert!(unread("public/index.php", "").is_empty());
         assert!(unread("public/index.php", "other.ini").is_empty());
     }

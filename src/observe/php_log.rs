@@ -46,7 +46,8 @@ fn level(text: &str) -> Level {
     let begins = |words: &[&str]| words.iter().any(|word| error.starts_with(word));
     if begins(&["Fatal", "Parse", "Recoverable"]) || text.starts_with("Stopped at its deadline") {
         Level::ERROR
-    } else if begins(&["Warning"]) {
+    } else if begins(&["Warning"]) || text.starts_with("PHP:  syntax error") {
+        // The second is an ini file's.
         Level::WARN
     } else {
         Level::INFO
@@ -386,6 +387,10 @@ mod tests {
             ("PHP Fatal error:  Uncaught Exception: x", Level::ERROR),
             ("PHP Warning:  x", Level::WARN),
             ("PHP Notice:  x", Level::INFO),
+            (
+                "PHP:  syntax error, unexpected '(' in .user.ini",
+                Level::WARN,
+            ),
             ("Stopped at its deadline in a.php:3", Level::ERROR),
             ("anything", Level::INFO),
             (r#"{"message":"x","level":"ERROR"}"#, Level::ERROR),

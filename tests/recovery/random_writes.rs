@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::common::Surus;
-use crate::site::{Site, app, ask, request, until};
+use crate::site::{Site, app, ask, is_root, request, until};
 
 /// Records its token and responds with it, sometimes slowly, sometimes with more than fits into a
 /// ring.
@@ -206,6 +206,10 @@ fn survives(engine: &str) {
     let seconds = number("SHARED_MEMORY_SECONDS", 5);
     println!("{engine}: RANDOM_SEED={seed} SHARED_MEMORY_SECONDS={seconds}");
     let site = start(engine);
+    if engine == "worker" && is_root() {
+        let files_of_the_boot = |memory: &Memory| memory.len >= 8 << 20;
+        assert!(memories(&site).iter().any(files_of_the_boot));
+    }
     let mut random = Random(seed.max(1));
     let (done, written, seen) = (
         AtomicBool::new(false),
@@ -285,6 +289,12 @@ fn is_ready(site: &Site) -> bool {
 #[test]
 fn classic_survives_random_writes_to_shared_memory() {
     survives("classic");
+}
+
+/// Its workers share the files of the boot, too.
+#[test]
+fn worker_survives_random_writes_to_shared_memory() {
+    survives("worker");
 }
 
 #[test]

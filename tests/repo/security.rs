@@ -89,13 +89,15 @@ fn attack_on_compression_is_described_with_the_setting_of_a_route() {
 }
 
 #[test]
-fn ci_writes_random_bytes_to_shared_memory_for_half_a_minute() {
+fn ci_writes_random_bytes_to_shared_memory_for_a_minute_and_a_half() {
     let ci = read(".ci/run");
     let each = Regex::new(r"(?m)^export SHARED_MEMORY_SECONDS=(\d+)$").unwrap();
     let each: usize = each.captures(&ci).unwrap()[1].parse().unwrap();
-    assert!(each >= 30, "{each} s on each engine");
     let tests = read("tests/recovery/random_writes.rs");
-    for engine in ["classic", "fork", "rewind"] {
+    // `worker` shares what `classic` does not: the files of the boot.
+    let engines = ["classic", "worker", "fork", "rewind"];
+    assert!(each * engines.len() >= 90, "{each} s on each engine");
+    for engine in engines {
         assert!(
             tests.contains(&format!("survives(\"{engine}\")")),
             "{engine}"

@@ -41,8 +41,6 @@ struct RingHead {
 struct Idle {
     /// Microseconds for which workers poll before they block.
     poll_budget: AtomicU32,
-    /// How many workers there should be.
-    target: AtomicU32,
 }
 
 #[repr(C)]
@@ -81,7 +79,8 @@ pub struct Rings {
     tail: Mutex<u64>,
     /// The position of each response ring's next frame. The memory contains a copy.
     heads: Vec<AtomicU64>,
-    /// How many workers there should be. The memory contains a copy.
+    /// How many workers there should be. It is not in the memory, where a script could end workers
+    /// with it.
     target: AtomicUsize,
 }
 
@@ -139,7 +138,6 @@ impl Rings {
             heads: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             target: AtomicUsize::new(workers),
         };
-        rings.set_target(workers);
         rings.set_need_wakeup(NeedWakeup::Always);
         Ok(rings)
     }
@@ -160,13 +158,11 @@ impl Rings {
         self.head().surus.0.need_wakeup.store(need as u32, SeqCst);
     }
 
-    /// Sets how many workers there should be, at most as many as there are rings for. Those with a
-    /// higher index exit instead of waiting for a request; the caller wakes those that
-    /// [wait](Rings::wake).
+    /// Sets how many workers there should be, at most as many as there are rings for. Only those
+    /// are [notified](Rings::notify_one) of events.
     pub fn set_target(&self, workers: usize) {
         let target = workers.clamp(1, self.layout.workers);
         self.target.store(target, SeqCst);
-        self.head().idle.0.target.store(target as u32, SeqCst);
     }
 
     /// How many workers there should be.
@@ -177,11 +173,6 @@ impl Rings {
     /// Rewrites what belongs to Surus, in case a worker has changed it. Returns whether the
     /// position of the request ring had changed.
     pub fn rewrite(&self) -> bool {
-        self.head()
-            .idle
-            .0
-            .target
-            .store(self.target() as u32, SeqCst);
         let tail = self.lock_tail();
         let changed = self.ends(0).tail.0.swap(*tail, SeqCst) != *tail;
         drop(tail);

@@ -43,6 +43,23 @@ if (!is_file($_SERVER['SCRIPT_FILENAME'])) {
 	// apply.
 	define('SURUS_AUTO_FILES', (static function (): array {
 		$settings = [];
+		// As php-fpm, keeps the lines before a syntax error, and says so in the log.
+		$read = static function (string $file): array {
+			$found = @parse_ini_file($file);
+			$lines = $found === false ? explode("\n", (string) @file_get_contents($file)) : [];
+			$said = trim(error_get_last()['message'] ?? '');
+			if ($found === false) {
+				file_put_contents('php://stderr', "PHP:  $said\n");
+			}
+			while ($found === false) {
+				// The message ends with the number of the line, or of the next one.
+				$line = (int) substr((string) strrchr($said, ' '), 1);
+				$lines = array_slice($lines, 0, max(0, min($line, count($lines)) - 1));
+				$found = @parse_ini_string(implode("\n", $lines));
+				$said = trim(error_get_last()['message'] ?? '');
+			}
+			return $found;
+		};
 		$name = ini_get('user_ini.filename');
 		$root = rtrim($_SERVER['DOCUMENT_ROOT'] ?? '', '/');
 		$below = dirname($_SERVER['SCRIPT_FILENAME']);
@@ -53,7 +70,7 @@ if (!is_file($_SERVER['SCRIPT_FILENAME'])) {
 		foreach ($name === '' ? [] : $directories as $directory) {
 			// The file may lie outside open_basedir.
 			if (@is_file("$directory/$name")) {
-				$settings = array_replace($settings, parse_ini_file("$directory/$name") ?: []);
+				$settings = array_replace($settings, $read("$directory/$name"));
 			}
 		}
 		error_clear_last();

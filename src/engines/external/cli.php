@@ -140,11 +140,30 @@ namespace Surus\Cli {
             foreach ($files as $file) {
                 // The file may lie outside open_basedir.
                 if (@\is_file($file)) {
-                    $settings = \array_replace($settings, \parse_ini_file($file) ?: []);
+                    $settings = \array_replace($settings, self::parse($file));
                 }
             }
             \error_clear_last();
             return \array_filter($settings, 'is_scalar');
+        }
+
+        /** As php-fpm, keeps the lines before a syntax error, and says so in the log. */
+        private static function parse(string $file): array
+        {
+            $found = @\parse_ini_file($file);
+            $lines = $found === false ? \explode("\n", (string) @\file_get_contents($file)) : [];
+            $said = \trim(\error_get_last()['message'] ?? '');
+            if ($found === false) {
+                \file_put_contents('php://stderr', "PHP:  $said\n");
+            }
+            while ($found === false) {
+                // The message ends with the number of the line, or of the next one.
+                $line = (int) \substr((string) \strrchr($said, ' '), 1);
+                $lines = \array_slice($lines, 0, \max(0, \min($line, \count($lines)) - 1));
+                $found = @\parse_ini_string(\implode("\n", $lines));
+                $said = \trim(\error_get_last()['message'] ?? '');
+            }
+            return $found;
         }
 
         /** The .user.ini files from the document root down to the script's directory. */

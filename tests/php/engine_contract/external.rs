@@ -235,6 +235,23 @@ fn user_ini_of_document_root_applies() {
     }
 }
 
+/// PHP takes the settings as it reads them.
+#[test]
+fn user_ini_with_a_syntax_error_applies_up_to_the_error() {
+    for name in ["fpm", "builtin", "cgi", "cli"] {
+        for wrong in ["user_agent = (", "user_agent = \"x", "[a"] {
+            on_engine(name, move |engine| async move {
+                engine.write("before.php", "<?php echo 'before ';");
+                let text =
+                    format!("auto_prepend_file = before.php\n; so\n{wrong}\nuser_agent = Late\n");
+                engine.write(".user.ini", &text);
+                let code = "echo ini_get('user_agent') ?: 'none';";
+                assert_eq!(engine.text(code).await, "before none", "{name} {wrong}");
+            });
+        }
+    }
+}
+
 #[test]
 fn user_ini_overrides_auto_files_of_php_ini() {
     for name in ["fpm", "builtin", "cgi", "cli"] {

@@ -130,22 +130,39 @@ impl GenerationState {
     }
 
     fn set_target(&self, target: usize) {
-        let rings = &self.poller.rings;
-        let before = rings.target();
-        rings.set_target(target);
-        if target > before {
-            self.more_workers.notify_one();
+        let before = self.target();
+        self.poller.rings.set_target(target);
+        if target != before {
+            self.scaled.notify_one();
         }
         for worker in target..before {
             self.set_begun(worker, false);
-            // It exits if it is idle.
-            rings.wake(worker);
+        }
+    }
+
+    /// How many workers there should be. Workers cannot write this: the master process learns it by
+    /// the control socket, and each released worker by its own socket.
+    pub(super) fn target(&self) -> usize {
+        self.poller.rings.target()
+    }
+
+    /// Releases the workers that there should not be any more: each exits when it is idle. This
+    /// cannot be taken back; if the pool grows meanwhile, another worker takes its place.
+    pub(super) fn release_workers(&self) {
+        let target = self.target();
+        for (index, worker) in self.lock_workers().iter_mut().enumerate().skip(target) {
+            let end = worker.as_mut().and_then(|worker| worker.end.take());
+            if end.is_some() {
+                // Its end is closed first.
+                drop(end);
+                self.poller.rings.wake(index);
+            }
         }
     }
 
     /// How many workers there should be that do not wait for events yet.
     fn starting(&self) -> usize {
-        let target = self.poller.rings.target();
+        let target = self.target();
         let workers = self.lock_workers();
         let has_waited = |worker: &Option<Worker>| worker.as_ref().is_some_and(|it| it.has_waited);
         workers
@@ -159,13 +176,13 @@ impl GenerationState {
     /// that replaces another is not among them.
     fn beginning(&self) -> usize {
         let slots = self.has_slot_begun.iter();
-        let slots = slots.take(self.poller.rings.target());
+        let slots = slots.take(self.target());
         slots.filter(|begun| !begun.load(Ordering::Relaxed)).count()
     }
 
     /// Reads how large workers are, and reserves for all of them what they do not use yet.
     fn measure(&self, memory: &mut PoolMemory, now: Instant) {
-        let target = self.poller.rings.target();
+        let target = self.target();
         let mut workers = self.lock_workers();
         let mut has_read = false;
         for slot in memory.due(workers.len()) {

@@ -26,6 +26,8 @@ impl GenerationState {
     /// Handles messages until the master process exits.
     pub async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: Child) {
         let _ = self.master.set(child.pid());
+        // It starts no worker before it knows how many.
+        self.scaled.notify_one();
         loop {
             let message = tokio::select! {
                 message = master::listen(&control) => message,
@@ -38,8 +40,11 @@ impl GenerationState {
                     let _ = control.send_with(b"restart", &[]).await;
                     continue;
                 }
-                () = self.more_workers.notified() => {
-                    let _ = control.send_with(b"scale", &[]).await;
+                () = self.scaled.notified() => {
+                    let target = format!("scale {}", self.target());
+                    let _ = control.send_with(target.as_bytes(), &[]).await;
+                    // Later: it would replace a worker that exits before it knows the number.
+                    self.release_workers();
                     continue;
                 }
                 () = self.revalidation.due.notified() => {
@@ -150,7 +155,7 @@ impl GenerationState {
     ) -> std::io::Result<()> {
         let stream = std::os::unix::net::UnixStream::from(outbox);
         stream.set_nonblocking(true)?;
-        let stream = tokio::net::UnixStream::from_std(stream)?;
+        let (stream, end) = tokio::net::UnixStream::from_std(stream)?.into_split();
         let log = tokio::net::unix::pipe::Receiver::from_owned_fd(log)?;
         let (exit, exited) = oneshot::channel();
         self.lock_readers().push((index, pid));
@@ -162,12 +167,15 @@ impl GenerationState {
                 exit: Some(exit),
                 killed: None,
                 came: Instant::now(),
+                end: Some(end),
                 has_waited: false,
                 size: WorkerSize::default(),
             });
         }
         self.alive.fetch_add(1, Ordering::AcqRel);
         self.poller.rings.repair(index);
+        // The pool may have become smaller while the worker was forked.
+        self.release_workers();
         let written = {
             let shared = self.clone();
             php_log::follow_worker(log, pid.get(), move || shared.event_at(index))
@@ -207,11 +215,6 @@ impl GenerationState {
             false => exit_reason::classify(wait_status, killed),
         };
         self.metrics.worker_exited(self.engine, why.label);
-        if why.label == "scaled_down" && index < self.poller.rings.target() {
-            // A script has overwritten the number of workers, or it has just grown.
-            self.poller.rings.rewrite();
-            self.more_workers.notify_one();
-        }
         if why.label == "signal" {
             self.note_kill(wait_status);
         }

@@ -152,7 +152,7 @@ impl Generation {
                 let waiting = |i| !matches!(self.shared.board.line(i).state, State::Starting);
                 // A worker may be faster than the master process's message about it.
                 let known = self.shared.are_all_known();
-                if known && (0..self.shared.poller.rings.target()).all(waiting) {
+                if known && (0..self.shared.target()).all(waiting) {
                     self.shared.record_waiting();
                     return Ok(());
                 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use surus_sys::process;
 use surus_sys::scoreboard::{Scoreboard, State, WorkerLine};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -50,8 +51,8 @@ pub struct GenerationState {
     pub(super) scale: Option<Arc<Scale>>,
     /// It is the one that new events are sent to.
     pub(super) serves: AtomicBool,
-    /// Tells the master process that there should be more workers.
-    pub(super) more_workers: Notify,
+    /// Notified when the master process must be told how many workers there should be.
+    pub(super) scaled: Notify,
     /// Notified when the master process must check whether OPcache accepts new files.
     pub(super) opcache_due: Notify,
     workers: Mutex<Vec<Option<Worker>>>,
@@ -117,6 +118,9 @@ pub(crate) struct Worker {
     /// Surus has killed it.
     pub(crate) killed: Option<Killed>,
     pub(crate) came: Instant,
+    /// Surus's sending end of the worker's socket. The worker exits when it is idle and finds it
+    /// closed.
+    pub(crate) end: Option<OwnedWriteHalf>,
     /// It has waited for events, so it does not boot any more.
     pub(crate) has_waited: bool,
     pub(super) size: WorkerSize,
@@ -160,7 +164,7 @@ impl GenerationState {
             engine: spec.name,
             scale,
             serves: AtomicBool::new(false),
-            more_workers: Notify::new(),
+            scaled: Notify::new(),
             opcache_due: Notify::new(),
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
             tickets_shown: (0..spec.workers).map(|_| AtomicU64::new(0)).collect(),
@@ -285,7 +289,7 @@ impl GenerationState {
 
     /// Whether the master process has announced every worker.
     pub fn are_all_known(&self) -> bool {
-        let target = self.poller.rings.target();
+        let target = self.target();
         self.lock_workers().iter().take(target).all(Option::is_some)
     }
 

@@ -84,14 +84,12 @@ impl StallDetector {
         let Some(oldest) = oldest else {
             return self.reset(shared);
         };
-        let all = shared.without_event();
-        let count = all.len();
-        let mut free = all;
+        let mut free = shared.without_event();
         free.retain(|(worker, _)| !shared.boots(*worker, boot));
-        // A booting worker takes as long as it takes. If other workers serve, a missing one is
-        // about to be replaced.
-        let all_boot = free.is_empty() && count >= shared.poller.rings.target();
-        if free.is_empty() && (claimed > 0 || all_boot) {
+        // A booting worker takes as long as it takes. A missing one is about to be replaced, which
+        // takes no longer than this detector waits.
+        let is_complete = shared.pids().len() >= shared.target();
+        if free.is_empty() && is_complete {
             return self.reset(shared);
         }
         let (since, sweeps) = match self.unmoved {
@@ -136,7 +134,7 @@ impl StallDetector {
         is_idle: impl Fn(&(usize, Arc<Pid>)) -> bool,
     ) {
         let why = "requests wait, and no worker takes any";
-        if claimed > 0 {
+        if claimed > 0 && !free.is_empty() {
             // Other workers serve. Of the free ones, one that must exit may take its time.
             free.retain(is_idle);
         } else {

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
 use surus_sys::process;
 use surus_sys::scoreboard::Ticket;
-use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::oneshot;
 use tracing::{debug, error, warn};
 
@@ -32,7 +32,7 @@ use crate::observe::rate_limit::RateLimit;
 /// The reader of one worker's response ring and socket.
 pub struct Outbox {
     pub(crate) shared: Arc<GenerationState>,
-    pub(crate) stream: UnixStream,
+    pub(crate) stream: OwnedReadHalf,
     /// The worker's index in the scoreboard.
     pub(crate) index: usize,
     /// Woken for the worker's frames.
@@ -78,7 +78,7 @@ pub(super) enum ArrivingResponse {
 impl Outbox {
     pub fn new(
         shared: Arc<GenerationState>,
-        stream: UnixStream,
+        stream: OwnedReadHalf,
         index: usize,
         pid: Arc<Pid>,
         exited: oneshot::Receiver<Exit>,
@@ -394,6 +394,7 @@ fn waited(entered: Instant, taken: [u8; 3]) -> Duration {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use tokio::net::UnixStream;
     use tokio::net::unix::pipe;
 
     use super::*;
@@ -404,7 +405,14 @@ mod tests {
         let pid = std::process::id();
         let written = php_log::follow_worker(output, pid, || None);
         let pid = Arc::new(Pid::new(pid, None, None));
-        Outbox::new(shared, stream, 0, pid, oneshot::channel().1, written)
+        Outbox::new(
+            shared,
+            stream.into_split().0,
+            0,
+            pid,
+            oneshot::channel().1,
+            written,
+        )
     }
 
     /// A short response has no end of its own: the record that ends the event ends both.

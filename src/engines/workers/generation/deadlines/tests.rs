@@ -102,6 +102,7 @@ impl Pool {
                 exit: None,
                 killed: None,
                 came: pool.now,
+                end: None,
                 has_waited: true,
                 size: WorkerSize::default(),
             });
@@ -234,6 +235,26 @@ async fn worker_that_sleeps_while_a_request_waits_is_killed_within_a_second() {
     let is_killed = pool.killed(1);
     pool.sweeps_until("it is killed", is_killed);
     assert!(!pool.killed(0)(&pool.shared) && !pool.shared.replace.is_cancelled());
+}
+
+/// The others hold requests, so nothing is served until one of them ends.
+#[tokio::test]
+async fn missing_worker_makes_the_pool_unready_within_a_second_and_replaced_later() {
+    let mut pool = Pool::new(2);
+    let (key, _running) = pool.request(false);
+    pool.write_line(0, RUNNING, Some(key));
+    pool.skip_all();
+    pool.now += TICK;
+    pool.sweeper.sweep(pool.inbox.as_ref(), pool.now);
+    pool.shared.lock_workers()[1] = None;
+    let (_, _waiting) = pool.request(false);
+    let is_stuck = |shared: &GenerationState| shared.is_stuck.load(Ordering::SeqCst);
+    pool.sweeps_until("it says so", is_stuck);
+    assert!(!pool.shared.replace.is_cancelled());
+    for _ in 0..50 {
+        pool.sweep();
+    }
+    assert!(pool.shared.replace.is_cancelled());
 }
 
 #[tokio::test]
