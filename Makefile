@@ -100,7 +100,7 @@ test-learned: setup ## Test what pages that warm up a boot may do to it; twelve 
 	cargo test --test rewind -- --ignored --nocapture learned
 
 .PHONY: test-deploy
-test-deploy: setup $(MOTO)/moto_server ## Test `surus lambda deploy` and its kin with moto; minutes
+test-deploy: setup $(MOTO)/moto_server ## Test `surus lambda deploy` and what belongs to it; minutes
 	cargo test --features deploy --test lambda -- deploy::
 
 .PHONY: test-work

@@ -106,7 +106,7 @@ pub fn apply(
     Ok(())
 }
 
-/// `HTTP_MAX_BODY` → http, max_body. Some sections have an underscore in their names.
+/// `HTTP_MAX_BODY_SIZE` → http, max_body_size. Some sections have an underscore in their names.
 fn split(written: &str) -> (String, Option<String>) {
     let name = written.to_ascii_lowercase();
     let sections = ["access_log", "error_pages", "x_sendfile"];
