@@ -19,6 +19,7 @@ use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::package::bootstrap::NamedProgram;
 use crate::package::kind::PackageKind;
+use crate::package::left_out::LeftOut;
 use crate::package::php::InstalledPhp;
 use crate::package::{
     PackageFiles, application, bootstrap, extensions, library, php, settings, symfony,
@@ -34,6 +35,16 @@ pub(super) struct PackageRequest<'a> {
     pub surus: NamedProgram<'a>,
     /// Files that the caller writes.
     pub except: Vec<PathBuf>,
+}
+
+/// The parts of a package.
+pub(super) struct Gathered {
+    pub files: PackageFiles,
+    /// The surus for the package.
+    pub surus: PathBuf,
+    pub left_out: LeftOut,
+    /// The application's directory in the package.
+    pub place: &'static str,
 }
 
 /// The directory of an application and its configuration. From here on, only warnings are logged.
@@ -54,8 +65,8 @@ pub(super) fn extensions(config: &Config, named: &[String]) -> Vec<String> {
 }
 
 impl PackageRequest<'_> {
-    /// The files of the package, and the surus for it. Prints what is included and what is not.
-    pub fn gather(&self) -> anyhow::Result<(PackageFiles, PathBuf)> {
+    /// Gathers the files of the package. Prints what is included and what is not.
+    pub fn gather(&self) -> anyhow::Result<Gathered> {
         let &PackageRequest {
             kind,
             project,
@@ -113,7 +124,12 @@ impl PackageRequest<'_> {
         if !left_out.is_empty() {
             say!("{left_out}");
         }
-        Ok((files, surus))
+        Ok(Gathered {
+            files,
+            surus,
+            left_out,
+            place,
+        })
     }
 }
 
