@@ -68,5 +68,6 @@ pub fn run(args: Build) -> anyhow::Result<()> {
         write::write(&surus, &files, file, progress)
     })?;
     say!("{}  written: {}", mebibytes(size), output.display());
+    packaging::warn_if_sent(&project, &loaded.config, &output);
     Ok(())
 }

@@ -13,6 +13,7 @@ use super::engine_setup::PoolConfig;
 use super::options::Project;
 use super::stdout::say;
 use super::{engine_setup, events};
+use crate::app::site::Resolution;
 use crate::config::{Config, Loaded};
 use crate::engines;
 use crate::observe::log;
@@ -130,6 +131,27 @@ impl PackageRequest<'_> {
             left_out,
             place,
         })
+    }
+}
+
+/// Warns if the site would send the written package to visitors, with all that is in it.
+pub(super) fn warn_if_sent(project: &Path, config: &Config, output: &Path) {
+    let Ok(site) = engine_setup::open_site(project, config) else {
+        return;
+    };
+    let Ok(output) = output.canonicalize() else {
+        return;
+    };
+    let Ok(url) = output.strip_prefix(site.root()) else {
+        return;
+    };
+    let url = format!("/{}", url.display());
+    if matches!(site.resolve_plain(&url), Resolution::File(_)) {
+        say!(
+            "! {} is in the document root, and the site sends it to visitors; write it elsewhere \
+             (--output)",
+            output.display()
+        );
     }
 }
 

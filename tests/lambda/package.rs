@@ -214,6 +214,25 @@ fn dockerignore_excludes_what_the_zip_leaves_out() {
 }
 
 #[test]
+fn package_that_the_site_sends_is_reported() {
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
+    let project = Project::new();
+    for (zip, is_sent) in [("release.zip", true), ("function.zip", false)] {
+        let zip = project.0.path().join(zip);
+        let made = project.package(&zip, &["--bootstrap", bootstrap.to_str().unwrap()]);
+        let said = text(&made);
+        assert!(made.status.success(), "{said}");
+        assert_eq!(
+            said.contains("the site sends it to visitors"),
+            is_sent,
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn secrets_are_left_out_and_listed() {
     let Some(bootstrap) = static_surus() else {
         return;

@@ -102,6 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
              `sam deploy`, CDK and Serverless upload it"
         );
     }
+    packaging::warn_if_sent(&project, &loaded.config, &output);
     if let (Some(dockerfile), Some(ignored)) = (dockerfile, ignored) {
         dockerfile.write(&ignored)?;
     }
