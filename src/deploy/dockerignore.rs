@@ -118,9 +118,9 @@ fn exactly(path: &str) -> String {
 }
 
 /// A `.dockerignore`, as far as globs of the crate `globset` are those of Docker.
-pub struct Dockerignore(Vec<Rule>);
+pub struct Dockerignore(Vec<IgnoreRule>);
 
-struct Rule {
+struct IgnoreRule {
     is_exception: bool,
     pattern: GlobMatcher,
 }
@@ -142,7 +142,7 @@ impl Dockerignore {
                 .literal_separator(true)
                 .backslash_escape(true)
                 .build();
-            Some(Rule {
+            Some(IgnoreRule {
                 is_exception,
                 pattern: glob.ok().filter(|_| !pattern.is_empty())?.compile_matcher(),
             })
@@ -154,7 +154,7 @@ impl Dockerignore {
     /// directory above it.
     pub fn excludes(&self, path: impl AsRef<Path>) -> bool {
         let above: Vec<_> = path.as_ref().ancestors().collect();
-        let matches = |rule: &&Rule| above.iter().any(|path| rule.pattern.is_match(path));
+        let matches = |rule: &&IgnoreRule| above.iter().any(|path| rule.pattern.is_match(path));
         let last = self.0.iter().rev().find(matches);
         last.is_some_and(|rule| !rule.is_exception)
     }

@@ -64,7 +64,7 @@ pub fn add(
                 .as_ref()
                 .map(|link| private_files::apart(&link.real, &real_root));
             let why = match own.matched(inside, is_directory) {
-                Match::None if is_foreign => Some(Reason::Foreign),
+                Match::None if is_foreign => Some(LeftOutReason::Foreign),
                 _ => {
                     let real = match &link {
                         Some(link) => Ok(link.real.clone()),
@@ -75,7 +75,7 @@ pub fn add(
                         (Ok(real), Ok(libraries)) => !real.starts_with(libraries),
                         _ => true,
                     };
-                    let names = Names {
+                    let names = PathNames {
                         inside,
                         real: apart.as_deref(),
                         in_package: own_packages::inside(inside, &repositories, is_elsewhere),
@@ -91,7 +91,7 @@ pub fn add(
             };
             let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
             noted.note(why.name(), inside, is_directory);
-            if matches!(why, Reason::Class(class) if class.is_secret()) {
+            if matches!(why, LeftOutReason::Class(class) if class.is_secret()) {
                 noted.note_private(inside);
             }
             false
@@ -138,7 +138,7 @@ pub fn add(
 }
 
 /// Why a file or directory is left out.
-enum Reason {
+enum LeftOutReason {
     /// A link that another user could have made to read the file.
     Foreign,
     /// The application's own rules.
@@ -146,18 +146,18 @@ enum Reason {
     Class(&'static Class),
 }
 
-impl Reason {
+impl LeftOutReason {
     fn name(&self) -> &'static str {
         match self {
-            Reason::Foreign => "links to another user's files",
-            Reason::OwnRules => OWN_RULES,
-            Reason::Class(class) => class.name,
+            LeftOutReason::Foreign => "links to another user's files",
+            LeftOutReason::OwnRules => OWN_RULES,
+            LeftOutReason::Class(class) => class.name,
         }
     }
 }
 
 /// The names that classify a file or directory.
-struct Names<'a> {
+struct PathNames<'a> {
     /// The path in the project.
     inside: &'a Path,
     /// Where a link leads.
@@ -169,12 +169,12 @@ struct Names<'a> {
 /// Why a file or directory is left out. The application's own rules come first.
 fn why_left_out(
     own: &Gitignore,
-    names: Names<'_>,
+    names: PathNames<'_>,
     path: &Path,
     is_directory: bool,
-) -> Option<Reason> {
+) -> Option<LeftOutReason> {
     match own.matched(names.inside, is_directory) {
-        Match::Ignore(_) => return Some(Reason::OwnRules),
+        Match::Ignore(_) => return Some(LeftOutReason::OwnRules),
         Match::Whitelist(_) => return None,
         Match::None => {}
     }
@@ -194,7 +194,9 @@ fn why_left_out(
         names.in_package.and_then(class),
     ];
     let mut classes = of_names.into_iter().flatten();
-    classes.find(|class| !is_excused(class)).map(Reason::Class)
+    classes
+        .find(|class| !is_excused(class))
+        .map(LeftOutReason::Class)
 }
 
 /// The path of `name` in the package directory `place`.

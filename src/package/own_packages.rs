@@ -18,15 +18,15 @@ const MAX: u64 = 64 << 20;
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Installed {
-    Composer1(Vec<Package>),
+    Composer1(Vec<InstalledPackage>),
     Composer2 {
         #[serde(default)]
-        packages: Vec<Package>,
+        packages: Vec<InstalledPackage>,
     },
 }
 
 #[derive(Deserialize)]
-struct Package {
+struct InstalledPackage {
     #[serde(default)]
     name: String,
     dist: Option<Dist>,
@@ -56,7 +56,7 @@ pub(super) fn path_repositories(project: &Path) -> anyhow::Result<Vec<PathBuf>> 
     let packages = match serde_json::from_slice(&bytes).with_context(says)? {
         Installed::Composer1(packages) | Installed::Composer2 { packages } => packages,
     };
-    let is_path = |package: &Package| {
+    let is_path = |package: &InstalledPackage| {
         let dist = package.dist.as_ref();
         dist.is_some_and(|dist| dist.kind.as_deref() == Some("path"))
     };
