@@ -252,14 +252,14 @@ impl Flags {
                 "h" | "handler" => {
                     let handler = FileHandler::named(value);
                     if handler == FileHandler::Unknown {
-                        unknown(not_php(&flag));
+                        unknown(not_php(flag));
                     }
                     flags.handler = Some(handler);
                 }
                 "t" | "type" => {
                     let kind = MediaType::named(value);
                     if kind.handler == FileHandler::Unknown {
-                        unknown(not_php(&flag));
+                        unknown(not_php(flag));
                     }
                     flags.media_type = Some(kind);
                 }
