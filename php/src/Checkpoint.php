@@ -15,6 +15,12 @@ final class Checkpoint
      */
     private array $objects = [];
 
+    /** @var list<LazyObject> objects that are not initialized */
+    private array $lazy = [];
+
+    /** @var array<string, true> what restore() has told of lazy objects */
+    private array $told = [];
+
     /** @var array<int, object> by object id; held so that PHP does not reuse an id */
     private array $seen = [];
 
@@ -66,9 +72,12 @@ final class Checkpoint
                     continue;
                 }
                 $this->seen[spl_object_id($value)] = $value;
-                $value = $value instanceof \Closure
-                    ? self::captured($value)
-                    : $this->noteOne($value);
+                $value = match (true) {
+                    $value instanceof \Closure => self::captured($value),
+                    // Looking at its properties would initialize it.
+                    LazyObject::is($value) => ($this->lazy[] = new LazyObject($value))->reached(),
+                    default => $this->noteOne($value),
+                };
             }
             foreach ($value as $element) {
                 if (\is_object($element) || \is_array($element)) {
@@ -96,14 +105,27 @@ final class Checkpoint
 
     /**
      * Restores everything but properties that PHP does not let go of once they are initialized:
-     * read-only ones, and static ones with a type and no default.
+     * read-only ones, and static ones with a type and no default. Lazy objects are made lazy again
+     * where PHP can do that.
      *
      * @return list<string> such properties, each the first time
      */
     public function restore(): array
     {
         $left = [];
+        foreach ($this->lazy as $lazy) {
+            foreach ($lazy->restore() as $kept) {
+                if (!isset($this->told[$kept])) {
+                    $this->told[$kept] = true;
+                    $left[] = $kept;
+                }
+            }
+        }
         foreach ($this->objects as $at => [$object, $then, $kept]) {
+            if (LazyObject::is($object)) {
+                // The request has made it lazy. Writing a property would call the initializer.
+                (new \ReflectionClass($object))->markLazyObjectAsInitialized($object);
+            }
             if (get_mangled_object_vars($object) !== $then) {
                 foreach (
                     self::putBack($object, $then, $kept) as $name => [$class, $short, $value]
@@ -152,11 +174,8 @@ final class Checkpoint
 
     private function leaves(object $object): bool
     {
-        // The values of an enumeration do not change, and looking at a lazy object would initialize
-        // it.
-        if (
-            $object instanceof \UnitEnum || $object instanceof \Throwable || self::isLazy($object)
-        ) {
+        // The values of an enumeration do not change.
+        if ($object instanceof \UnitEnum || $object instanceof \Throwable) {
             return true;
         }
         foreach ($this->leaves as $class) {
@@ -277,11 +296,5 @@ final class Checkpoint
         $function = new \ReflectionFunction($closure);
 
         return [$function->getClosureThis(), $function->getClosureUsedVariables()];
-    }
-
-    private static function isLazy(object $object): bool
-    {
-        return \PHP_VERSION_ID >= 80400
-            && (new \ReflectionClass($object))->isUninitializedLazyObject($object);
     }
 }

@@ -66,6 +66,41 @@ final class Basket
     public static ?object $current = null;
 }
 
+class Greeter
+{
+    public int $id = 0;
+    public ?Held $held = null;
+    public readonly string $once;
+    private string $name = '';
+
+    public function __construct(string $name)
+    {
+        $this->name = $name;
+        $this->once = $name;
+        $this->held = new Held();
+    }
+
+    public function greet(): array
+    {
+        return [$this->name, $this->once, $this->id];
+    }
+}
+
+class NamedGreeter extends Greeter
+{
+    public array $said = [];
+}
+
+final class LastGreeter
+{
+    public string $name = '';
+
+    public function __construct(public readonly string $once)
+    {
+        $this->name = $once;
+    }
+}
+
 $noStatics = static fn (): bool => false;
 $ours = static fn (ReflectionClass $class): bool => \in_array(
     $class->name,
@@ -118,6 +153,92 @@ return [
         same([null, ['boot'], 'boot'], array_slice($hidden->seen(), 0, 3));
         same([null, ['boot'], 'boot'], array_slice($deep->seen(), 0, 3));
         same(2, count($root->list));
+    },
+    'lazy objects are lazy again after each request' => static function () use ($noStatics): void {
+        if (\PHP_VERSION_ID < 80400) {
+            return;
+        }
+        $visitor = new stdClass();
+        $visitor->name = 'boot';
+        $root = new stdClass();
+        foreach ([Greeter::class, NamedGreeter::class] as $class) {
+            $reflection = new ReflectionClass($class);
+            $ghost = $reflection->newLazyGhost(
+                static fn (Greeter $it) => $it->__construct($visitor->name)
+            );
+            $reflection->getProperty('id')->setRawValueWithoutLazyInitialization($ghost, 7);
+            $root->list["$class ghost"] = $ghost;
+            $root->list["$class proxy"] = $reflection->newLazyProxy(
+                static fn () => new $class($visitor->name)
+            );
+        }
+        $final = new ReflectionClass(LastGreeter::class);
+        $root->final = $final->newLazyProxy(static fn () => new LastGreeter($visitor->name));
+        $checkpoint = new Checkpoint($noStatics);
+        $checkpoint->note($root);
+        foreach (['ada', 'bob', 'eve'] as $name) {
+            $visitor->name = $name;
+            foreach ($root->list as $which => $object) {
+                $reflection = new ReflectionClass($object);
+                same(true, $reflection->isUninitializedLazyObject($object));
+                if ('ada' === $name && str_ends_with($which, 'ghost')) {
+                    $reflection->getProperty('id')->setRawValueWithoutLazyInitialization(
+                        $object,
+                        8
+                    );
+                    same([], $checkpoint->restore());
+                    $visitor->name = $name;
+                }
+                same([$name, $name, str_ends_with($which, 'ghost') ? 7 : 0], $object->greet());
+                $object->id = 9;
+                same(true, $checkpoint->has($object));
+            }
+            same($name, $root->final->once);
+            same([], $checkpoint->restore());
+            same('boot', $visitor->name);
+        }
+    },
+    'lazy object that cannot be lazy again is named once' => static function () use (
+        $noStatics
+    ): void {
+        if (\PHP_VERSION_ID < 80400) {
+            return;
+        }
+        $visitor = new stdClass();
+        $visitor->name = 'boot';
+        $class = new ReflectionClass(LastGreeter::class);
+        $ghost = $class->newLazyGhost(
+            static fn (LastGreeter $it) => $it->__construct($visitor->name)
+        );
+        $other = (new ReflectionClass(Greeter::class))->newLazyGhost(static fn () => null);
+        $checkpoint = new Checkpoint($noStatics);
+        $checkpoint->note((object) ['ghost' => $ghost, 'other' => $other, 'visitor' => $visitor]);
+        $visitor->name = 'ada';
+        same('ada', $ghost->name);
+        (new ReflectionProperty(Greeter::class, 'id'))->setRawValueWithoutLazyInitialization(
+            $other,
+            1
+        );
+        same(['Greeter->id', 'LastGreeter->once'], $checkpoint->restore());
+        same([], $checkpoint->restore());
+    },
+    'object that a request has made lazy is restored' => static function () use (
+        $noStatics
+    ): void {
+        if (\PHP_VERSION_ID < 80400) {
+            return;
+        }
+        $class = new ReflectionClass(Basket::class);
+        foreach (['resetAsLazyGhost', 'resetAsLazyProxy'] as $reset) {
+            $basket = new Basket();
+            $basket->request = new stdClass();
+            $boot = $basket->request;
+            $checkpoint = new Checkpoint($noStatics);
+            $checkpoint->note($basket);
+            $class->$reset($basket, static fn () => throw new LogicException('it is called'));
+            same([], $checkpoint->restore());
+            same($boot, $basket->request);
+        }
     },
     'kept properties and leaves stay' => static function () use ($noStatics): void {
         $basket = new Basket();

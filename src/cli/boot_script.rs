@@ -117,6 +117,7 @@ const CLASSES: &[(&str, &str)] = &{
         "Laravel/Runner",
         "Laravel/Source",
         "Laravel/Visitor",
+        "LazyObject",
         "Process",
         "Retained",
         "Symfony/ExceptionHandler",

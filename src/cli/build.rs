@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 
 use super::options::Project;
-use super::packaging::{self, PackageRequest};
+use super::packaging::{self, Gathered, PackageRequest};
 use super::stdout::{self, say};
 use crate::package::bootstrap::NamedProgram;
 use crate::package::executable::write;
@@ -60,7 +60,7 @@ pub fn run(args: Build) -> anyhow::Result<()> {
         },
         except: vec![output.clone()],
     };
-    let (files, surus) = request.gather()?;
+    let Gathered { files, surus, .. } = request.gather()?;
     let sizes = Sizes::measure(&files)?;
     stdout::print(sizes.directories());
     say!("{}  unpacked", mebibytes(sizes.total));
@@ -68,5 +68,6 @@ pub fn run(args: Build) -> anyhow::Result<()> {
         write::write(&surus, &files, file, progress)
     })?;
     say!("{}  written: {}", mebibytes(size), output.display());
+    packaging::warn_if_sent(&project, &loaded.config, &output);
     Ok(())
 }

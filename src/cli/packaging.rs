@@ -13,12 +13,14 @@ use super::engine_setup::PoolConfig;
 use super::options::Project;
 use super::stdout::say;
 use super::{engine_setup, events};
+use crate::app::site::Resolution;
 use crate::config::{Config, Loaded};
 use crate::engines;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::package::bootstrap::NamedProgram;
 use crate::package::kind::PackageKind;
+use crate::package::left_out::LeftOut;
 use crate::package::php::InstalledPhp;
 use crate::package::{
     PackageFiles, application, bootstrap, extensions, library, php, settings, symfony,
@@ -34,6 +36,16 @@ pub(super) struct PackageRequest<'a> {
     pub surus: NamedProgram<'a>,
     /// Files that the caller writes.
     pub except: Vec<PathBuf>,
+}
+
+/// The parts of a package.
+pub(super) struct Gathered {
+    pub files: PackageFiles,
+    /// The surus for the package.
+    pub surus: PathBuf,
+    pub left_out: LeftOut,
+    /// The application's directory in the package.
+    pub place: &'static str,
 }
 
 /// The directory of an application and its configuration. From here on, only warnings are logged.
@@ -54,8 +66,8 @@ pub(super) fn extensions(config: &Config, named: &[String]) -> Vec<String> {
 }
 
 impl PackageRequest<'_> {
-    /// The files of the package, and the surus for it. Prints what is included and what is not.
-    pub fn gather(&self) -> anyhow::Result<(PackageFiles, PathBuf)> {
+    /// Gathers the files of the package. Prints what is included and what is not.
+    pub fn gather(&self) -> anyhow::Result<Gathered> {
         let &PackageRequest {
             kind,
             project,
@@ -113,7 +125,33 @@ impl PackageRequest<'_> {
         if !left_out.is_empty() {
             say!("{left_out}");
         }
-        Ok((files, surus))
+        Ok(Gathered {
+            files,
+            surus,
+            left_out,
+            place,
+        })
+    }
+}
+
+/// Warns if the site would send the written package to visitors, with all that is in it.
+pub(super) fn warn_if_sent(project: &Path, config: &Config, output: &Path) {
+    let Ok(site) = engine_setup::open_site(project, config) else {
+        return;
+    };
+    let Ok(output) = output.canonicalize() else {
+        return;
+    };
+    let Ok(url) = output.strip_prefix(site.root()) else {
+        return;
+    };
+    let url = format!("/{}", url.display());
+    if matches!(site.resolve_plain(&url), Resolution::File(_)) {
+        say!(
+            "! {} is in the document root, and the site sends it to visitors; write it elsewhere \
+             (--output)",
+            output.display()
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod cdk;
 mod code;
 pub mod dockerfile;
+pub mod dockerignore;
 pub mod document;
 pub mod finding;
 mod intrinsics;

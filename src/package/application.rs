@@ -10,7 +10,7 @@ use ignore::{Match, WalkBuilder};
 
 use super::left_out::LeftOut;
 use super::links::CheckedLinks;
-use super::{OURS, PackageFiles};
+use super::{OURS, PackageFiles, own_packages};
 use crate::private_files::{self, Class, Purpose, Unopened};
 
 /// Adds the project's files below the package directory `place` and returns what it left out.
@@ -33,6 +33,8 @@ pub fn add(
     let root = project.to_path_buf();
     let real_root = project.canonicalize();
     let real_root = real_root.with_context(|| format!("cannot resolve {}", project.display()))?;
+    let vendor = project.join(own_packages::VENDOR);
+    let repositories = own_packages::path_repositories(project)?;
     let noted = left_out.clone();
     let links = Arc::new(Mutex::new(CheckedLinks::new(project, &real_root)));
     let found = links.clone();
@@ -62,8 +64,24 @@ pub fn add(
                 .as_ref()
                 .map(|link| private_files::apart(&link.real, &real_root));
             let why = match own.matched(inside, is_directory) {
-                Match::None if is_foreign => Some(FOREIGN),
-                _ => why_left_out(&own, inside, apart.as_deref(), path, is_directory),
+                Match::None if is_foreign => Some(LeftOutReason::Foreign),
+                _ => {
+                    let real = match &link {
+                        Some(link) => Ok(link.real.clone()),
+                        None => found.resolve(path),
+                    };
+                    let libraries = found.resolve(&vendor);
+                    let is_elsewhere = match (real, libraries) {
+                        (Ok(real), Ok(libraries)) => !real.starts_with(libraries),
+                        _ => true,
+                    };
+                    let names = PathNames {
+                        inside,
+                        real: apart.as_deref(),
+                        in_package: own_packages::inside(inside, &repositories, is_elsewhere),
+                    };
+                    why_left_out(&own, names, path, is_directory)
+                }
             };
             let Some(why) = why else {
                 if let Some(link) = link {
@@ -72,7 +90,10 @@ pub fn add(
                 return true;
             };
             let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
-            noted.note(why, inside, is_directory);
+            noted.note(why.name(), inside, is_directory);
+            if matches!(why, LeftOutReason::Class(class) if class.is_secret()) {
+                noted.note_private(inside);
+            }
             false
         })
         .build();
@@ -116,32 +137,66 @@ pub fn add(
     Ok(std::mem::take(&mut *left_out))
 }
 
-const FOREIGN: &str = "links to another user's files";
+/// Why a file or directory is left out.
+enum LeftOutReason {
+    /// A link that another user could have made to read the file.
+    Foreign,
+    /// The application's own rules.
+    OwnRules,
+    Class(&'static Class),
+}
 
-/// Why a file or directory is left out: the name of its class, or of the file with the matching
-/// rule. The application's own rules come first. `real` is where a link leads.
+impl LeftOutReason {
+    fn name(&self) -> &'static str {
+        match self {
+            LeftOutReason::Foreign => "links to another user's files",
+            LeftOutReason::OwnRules => OWN_RULES,
+            LeftOutReason::Class(class) => class.name,
+        }
+    }
+}
+
+/// The names that classify a file or directory.
+struct PathNames<'a> {
+    /// The path in the project.
+    inside: &'a Path,
+    /// Where a link leads.
+    real: Option<&'a Path>,
+    /// The path in a package in `vendor/` that holds the application's own files.
+    in_package: Option<&'a Path>,
+}
+
+/// Why a file or directory is left out. The application's own rules come first.
 fn why_left_out(
     own: &Gitignore,
-    inside: &Path,
-    real: Option<&Path>,
+    names: PathNames<'_>,
     path: &Path,
     is_directory: bool,
-) -> Option<&'static str> {
-    match own.matched(inside, is_directory) {
-        Match::Ignore(_) => return Some(OWN_RULES),
+) -> Option<LeftOutReason> {
+    match own.matched(names.inside, is_directory) {
+        Match::Ignore(_) => return Some(LeftOutReason::OwnRules),
         Match::Whitelist(_) => return None,
         Match::None => {}
     }
-    let name = private_files::lowercase(inside);
-    let class = private_files::class_of(&name, is_directory, Purpose::Packaging);
-    let of_real = real.and_then(|real| {
+    let class = |name: &Path| {
+        let name = private_files::lowercase(name);
+        private_files::class_of(&name, is_directory, Purpose::Packaging)
+    };
+    let of_real = names.real.and_then(|real| {
         let name = private_files::lowercase(real);
         private_files::class_on_the_way(&name, is_directory, Purpose::Packaging)
     });
     let is_excused =
         |class: &Class| !is_directory && class.excuses(Unopened::new(path), Purpose::Packaging);
-    let mut classes = [class, of_real].into_iter().flatten();
-    Some(classes.find(|class| !is_excused(class))?.name)
+    let of_names = [
+        class(names.inside),
+        of_real,
+        names.in_package.and_then(class),
+    ];
+    let mut classes = of_names.into_iter().flatten();
+    classes
+        .find(|class| !is_excused(class))
+        .map(LeftOutReason::Class)
 }
 
 /// The path of `name` in the package directory `place`.
@@ -175,289 +230,4 @@ fn own_rules(project: &Path) -> anyhow::Result<Gitignore> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    fn project(names: &[&str]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for name in names {
-            let path = dir.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "").unwrap();
-        }
-        dir
-    }
-
-    fn names(project: &Path, except: &[PathBuf]) -> anyhow::Result<Vec<String>> {
-        let mut files = PackageFiles::default();
-        add(project, except, "", &mut files)?;
-        Ok(files.iter().map(|(name, _)| name.to_string()).collect())
-    }
-
-    #[test]
-    fn development_files_are_left_out() {
-        let dir = project(&[
-            "public/index.php",
-            "public/.well-known/x",
-            ".env",
-            ".env.local",
-            ".git/config",
-            "surus.toml",
-            "tests/MyTest.php",
-            "src/tests/Kept.php",
-            "vendor/a/b/src/X.php",
-            "vendor/a/b/tests/XTest.php",
-            "vendor/a/b/.github/x",
-            "vendor/autoload.php",
-            "assets/node_modules/x.js",
-            "var/cache/dev/x",
-            "var/data.txt",
-            "out.zip",
-        ]);
-        let except = [dir.path().join("out.zip")];
-        let expected = [
-            ".env",
-            "public/.well-known/x",
-            "public/index.php",
-            "src/tests/Kept.php",
-            "tests/MyTest.php",
-            "var/data.txt",
-            "vendor/a/b/src/X.php",
-            "vendor/autoload.php",
-        ];
-        assert_eq!(names(dir.path(), &except).unwrap(), expected);
-    }
-
-    #[test]
-    fn secrets_are_left_out_unless_surusignore_includes_them() {
-        let secrets = [
-            ".aws/credentials",
-            ".npmrc",
-            ".ssh/config",
-            "Dump.SQL",
-            "auth.json",
-            "config/jwt/private.pem",
-            "function.zip",
-            "id_ed25519",
-            "samconfig.toml",
-            "template.yaml",
-            "terraform.tfstate",
-            "terraform.tfstate.backup",
-        ];
-        let dir = project(&secrets);
-        std::fs::write(dir.path().join("index.php"), "").unwrap();
-        std::fs::write(dir.path().join("rds.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
-        let mut files = PackageFiles::default();
-        let left_out = add(dir.path(), &[], "", &mut files).unwrap();
-        let packaged: Vec<_> = files.iter().map(|(name, _)| name).collect();
-        assert_eq!(packaged, ["index.php", "rds.pem"]);
-        let said = left_out.to_string();
-        for expected in [
-            "credentials of tools: 4 (.aws/, .npmrc, .ssh/, auth.json)",
-            "deployment files: 2 (function.zip, template.yaml)",
-            "dumps and databases: 1 (Dump.SQL)",
-            "infrastructure state: 3 (samconfig.toml, terraform.tfstate, terraform.tfstate.backup)",
-            "private keys: 2 (config/jwt/private.pem, id_ed25519)",
-            ".surusignore packages one of them: !/.aws/",
-        ] {
-            assert!(said.contains(expected), "{expected:?} is not in:\n{said}");
-        }
-        let wanted = "!/config/jwt/private.pem\n!.ssh\n";
-        std::fs::write(dir.path().join(".surusignore"), wanted).unwrap();
-        assert_eq!(
-            names(dir.path(), &[]).unwrap(),
-            [
-                ".ssh/config",
-                "config/jwt/private.pem",
-                "index.php",
-                "rds.pem"
-            ]
-        );
-    }
-
-    #[test]
-    fn surusignore_excludes_and_includes_files() {
-        let dir = project(&[
-            "index.php",
-            "docs/a.md",
-            "var/cache/dev/x",
-            "var/cache/prod/x",
-        ]);
-        std::fs::write(dir.path().join(".surusignore"), "/docs\n!/var/cache/prod\n").unwrap();
-        assert_eq!(
-            names(dir.path(), &[]).unwrap(),
-            ["index.php", "var/cache/prod/x"]
-        );
-        std::fs::write(dir.path().join(".surusignore"), "a\nx{\n").unwrap();
-        let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
-        assert!(error.contains(".surusignore:2"), "{error}");
-    }
-
-    #[test]
-    fn symlink_is_packaged_as_its_target() {
-        let (dir, library) = (project(&["index.php"]), project(&["src/L.php"]));
-        std::os::unix::fs::symlink(library.path(), dir.path().join("lib")).unwrap();
-        assert_eq!(
-            names(dir.path(), &[]).unwrap(),
-            ["index.php", "lib/src/L.php"]
-        );
-        std::os::unix::fs::symlink("/nowhere/x", dir.path().join("gone")).unwrap();
-        let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
-        assert!(error.contains("dangling"), "{error}");
-    }
-
-    #[test]
-    fn circle_of_directory_links_is_an_error_with_its_name() {
-        let link = |dir: &tempfile::TempDir, to: &str, name: &str| {
-            std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
-        };
-        let itself = project(&["index.php", "a/x.php"]);
-        link(&itself, "..", "a/up");
-        let pair = project(&["index.php", "a/x.php", "b/y.php"]);
-        link(&pair, "../b", "a/to_b");
-        link(&pair, "../a", "b/to_a");
-        for (dir, name) in [(itself, "a/up"), (pair, "to_")] {
-            let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
-            assert!(error.contains(name), "{error}");
-            assert!(error.contains("circular link in .surusignore"), "{error}");
-        }
-    }
-
-    #[test]
-    fn link_to_private_file_is_left_out_under_any_name() {
-        let outside = project(&["id_rsa", ".aws/credentials", "lib/id_map/x.php"]);
-        let dir = project(&["index.php", "keys/id_rsa", ".aws/credentials"]);
-        let link = |to: &Path, name: &str| {
-            std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
-        };
-        link(Path::new("id_rsa"), "keys/deploy.txt");
-        link(Path::new("../.aws"), "keys/cloud");
-        link(Path::new(".aws/credentials"), "credentials.txt");
-        link(&outside.path().join("id_rsa"), "deploy.txt");
-        link(&outside.path().join(".aws/credentials"), "cloud.txt");
-        link(&outside.path().join("lib"), "lib");
-        link(Path::new("index.php"), "start.php");
-        let expected = ["index.php", "lib/id_map/x.php", "start.php"];
-        assert_eq!(names(dir.path(), &[]).unwrap(), expected);
-        // The application's own rules name the link.
-        std::fs::write(dir.path().join(".surusignore"), "!/cloud.txt\n").unwrap();
-        let expected = ["cloud.txt", "index.php", "lib/id_map/x.php", "start.php"];
-        assert_eq!(names(dir.path(), &[]).unwrap(), expected);
-    }
-
-    #[test]
-    fn link_to_a_file_of_another_user_outside_the_project_is_left_out() {
-        if !surus_sys::process::has_other_users() {
-            return;
-        }
-        let (dir, outside) = (
-            project(&["index.php", "own/x"]),
-            project(&["secret", "y/z"]),
-        );
-        let link = |to: &Path, name: &str| {
-            let link = dir.path().join(name);
-            std::os::unix::fs::symlink(to, &link).unwrap();
-            std::os::unix::fs::lchown(link, Some(33), None).unwrap();
-        };
-        link(&outside.path().join("secret"), "page.txt");
-        link(&outside.path().join("y"), "pages");
-        link(&dir.path().join("own"), "also");
-        let expected = ["also/x", "index.php", "own/x"];
-        assert_eq!(names(dir.path(), &[]).unwrap(), expected);
-        std::fs::write(dir.path().join(".surusignore"), "!/page.txt\n").unwrap();
-        let expected = ["also/x", "index.php", "own/x", "page.txt"];
-        assert_eq!(names(dir.path(), &[]).unwrap(), expected);
-    }
-
-    #[test]
-    fn file_or_directory_exchanged_for_a_link_after_the_walk_is_not_packaged() {
-        let outside = project(&["data.txt", "page"]);
-        std::fs::write(outside.path().join("data.txt"), "secret").unwrap();
-        for exchanged in ["var/data.txt", "var", "page"] {
-            let dir = project(&["index.php", "var/data.txt"]);
-            let link = |to: PathBuf, name: &str| {
-                std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
-            };
-            link(outside.path().join("page"), "page");
-            let mut files = PackageFiles::default();
-            add(dir.path(), &[], "", &mut files).unwrap();
-            let path = dir.path().join(exchanged);
-            std::fs::rename(&path, dir.path().join("away")).unwrap();
-            let to = match exchanged {
-                "var" => outside.path().to_path_buf(),
-                _ => outside.path().join("data.txt"),
-            };
-            link(to, exchanged);
-
-            let root = tempfile::tempdir().unwrap();
-            let unpacked = crate::package::compiled::unpack(&files, root.path());
-            let zip = std::io::Cursor::new(Vec::new());
-            let written = crate::package::archive::write(&files, zip, |_| ());
-            if exchanged == "page" {
-                // The file to which the link led when it was checked is packaged.
-                assert!(unpacked.is_ok() && written.is_ok());
-                let packaged = root.path().join("var/task/page");
-                assert_eq!(std::fs::read_to_string(packaged).unwrap(), "");
-                continue;
-            }
-            for result in [unpacked, written] {
-                let error = format!("{:#}", result.unwrap_err());
-                assert!(error.contains("var/data.txt"), "{exchanged}: {error}");
-            }
-            assert!(crate::package::sizes::Sizes::measure(&files).is_err());
-        }
-    }
-
-    #[test]
-    fn link_that_leads_through_a_link_of_another_user_is_left_out() {
-        if !surus_sys::process::has_other_users() {
-            return;
-        }
-        let (dir, outside) = (project(&["index.php"]), project(&["secret"]));
-        let middle = outside.path().join("middle");
-        std::os::unix::fs::symlink("secret", &middle).unwrap();
-        std::os::unix::fs::symlink(&middle, dir.path().join("page.txt")).unwrap();
-        assert_eq!(names(dir.path(), &[]).unwrap(), ["index.php", "page.txt"]);
-        std::os::unix::fs::lchown(&middle, Some(33), None).unwrap();
-        assert_eq!(names(dir.path(), &[]).unwrap(), ["index.php"]);
-        let directory = outside.path().join("directory");
-        std::fs::remove_file(dir.path().join("page.txt")).unwrap();
-        std::os::unix::fs::symlink(".", &directory).unwrap();
-        std::os::unix::fs::symlink(directory.join("secret"), dir.path().join("page.txt")).unwrap();
-        assert_eq!(names(dir.path(), &[]).unwrap(), ["index.php", "page.txt"]);
-        std::os::unix::fs::lchown(&directory, Some(33), None).unwrap();
-        assert_eq!(names(dir.path(), &[]).unwrap(), ["index.php"]);
-    }
-
-    #[test]
-    fn reserved_name_is_rejected() {
-        let dir = project(&[".surus/php.ini"]);
-        let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
-        assert!(error.contains("rename it"), "{error}");
-    }
-
-    #[test]
-    fn application_with_own_bootstrap_gets_a_subdirectory() {
-        use crate::package::kind::PackageKind;
-        use crate::package::unpacked;
-        let dir = project(&[
-            "public/index.php",
-            "bootstrap/app.php",
-            "bootstrap/cache/config.php",
-        ]);
-        let mut files = PackageFiles::default();
-        let place = PackageKind::Function.place(dir.path());
-        assert_eq!(place, "app");
-        add(dir.path(), &[], place, &mut files).unwrap();
-        let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["app/bootstrap/app.php", "app/public/index.php"]);
-
-        let apart = project(&[".surus/php.ini", "app/surus.toml"]);
-        assert_eq!(unpacked(apart.path().into()), apart.path().join("app"));
-        let other = project(&[".surus/php.ini", "app/surus.toml", "surus.toml"]);
-        assert_eq!(unpacked(other.path().into()), other.path());
-        let image = project(&["app/surus.toml"]);
-        assert_eq!(unpacked(image.path().into()), image.path());
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ pub mod left_out;
 pub mod libraries;
 pub mod library;
 mod links;
+mod own_packages;
 pub mod php;
 pub mod settings;
 pub mod sizes;

@@ -21,6 +21,7 @@ impl Class {
                 },
                 _,
             ) => !is_private_key(content, or_short, or_packed),
+            (PrivateFileRule::UnpackagedIfPrivateKey, _) => !is_private_key(content, false, false),
             (PrivateFileRule::BothIfCoreDump, _) => !is_core_dump(content),
             (PrivateFileRule::BothUnlessPublic, Purpose::Packaging) => {
                 let text = beginning(content);

@@ -7,6 +7,7 @@
 
 mod content;
 mod list;
+mod packaged;
 mod pages;
 mod patterns;
 mod rotated;
@@ -20,10 +21,14 @@ use anyhow::{Context, ensure};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 pub use content::{Shared, Unopened};
-use list::CLASSES;
 use pages::ASSETS;
 pub use pages::LIBRARIES;
 use patterns::Patterns;
+
+/// All classes, in the order of their patterns.
+fn classes() -> impl Iterator<Item = &'static Class> {
+    list::CLASSES.iter().chain(packaged::CLASSES)
+}
 
 /// Files of one kind, with a common reason.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,6 +59,10 @@ enum PrivateFileRule {
         /// Short archives and compressed files hold a key, too.
         or_packed: bool,
     },
+    /// Like `Unpackaged`, because of secrets.
+    UnpackagedSecret,
+    /// Like `Unpackaged`, if the content is a private key.
+    UnpackagedIfPrivateKey,
     /// Like `Both`, if the content is a core dump. Directories and pages have such names, too.
     BothIfCoreDump,
 }
@@ -126,10 +135,20 @@ fn is_asset(path: &str) -> bool {
 }
 
 impl Class {
+    /// Whether its files are left out of a package because of their secrets.
+    pub fn is_secret(&self) -> bool {
+        !matches!(
+            self.rule,
+            PrivateFileRule::Unsent | PrivateFileRule::Unpackaged
+        )
+    }
+
     fn concerns(&self, purpose: Purpose) -> bool {
         match self.rule {
             PrivateFileRule::Unsent => purpose == Purpose::Sending,
-            PrivateFileRule::Unpackaged => purpose == Purpose::Packaging,
+            PrivateFileRule::Unpackaged
+            | PrivateFileRule::UnpackagedSecret
+            | PrivateFileRule::UnpackagedIfPrivateKey => purpose == Purpose::Packaging,
             PrivateFileRule::Both
             | PrivateFileRule::BothUnlessPublic
             | PrivateFileRule::BothIfPrivateKey { .. }
@@ -143,7 +162,9 @@ impl PrivateFileRule {
     fn needs_content(self) -> bool {
         matches!(
             self,
-            PrivateFileRule::BothIfPrivateKey { .. } | PrivateFileRule::BothIfCoreDump
+            PrivateFileRule::BothIfPrivateKey { .. }
+                | PrivateFileRule::UnpackagedIfPrivateKey
+                | PrivateFileRule::BothIfCoreDump
         )
     }
 }
@@ -153,32 +174,23 @@ fn built_in(purpose: Purpose) -> Patterns {
     Patterns::new(purpose).expect("the built-in patterns are valid")
 }
 
-/// The files that are not packaged because of their secrets, in the syntax of `.dockerignore`.
-/// Patterns start at the project and are case-sensitive. Docker does not check contents.
-pub fn dockerignore() -> String {
+/// The patterns of files that are not packaged because of their secrets, whatever their content,
+/// each with the name of its class. They start at the project.
+pub fn secret_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     let concerns = |class: &&Class| match class.rule {
-        PrivateFileRule::Both | PrivateFileRule::BothUnlessPublic => true,
+        PrivateFileRule::Both
+        | PrivateFileRule::BothUnlessPublic
+        | PrivateFileRule::UnpackagedSecret => true,
         PrivateFileRule::Unpackaged => class.name.is_empty(),
         PrivateFileRule::Unsent
         | PrivateFileRule::BothIfPrivateKey { .. }
+        | PrivateFileRule::UnpackagedIfPrivateKey
         | PrivateFileRule::BothIfCoreDump => false,
     };
-    let patterns = CLASSES.iter().filter(concerns);
-    let patterns = patterns.flat_map(|class| class.patterns);
-    let lines = patterns.map(|pattern| {
-        let (not, pattern) = match pattern.strip_prefix('!') {
-            Some(pattern) => ("!", pattern),
-            None => ("", *pattern),
-        };
-        match pattern.strip_prefix('/') {
-            Some(pattern) => format!("{not}{pattern}\n"),
-            None => {
-                let pattern = pattern.trim_start_matches("**/").trim_start_matches('\\');
-                format!("{not}**/{pattern}\n")
-            }
-        }
-    });
-    lines.collect()
+    classes().filter(concerns).flat_map(|class| {
+        let patterns = class.patterns.iter();
+        patterns.map(|pattern| (class.name, *pattern))
+    })
 }
 
 /// The application's patterns, in their order.

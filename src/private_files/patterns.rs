@@ -8,7 +8,7 @@ use anyhow::Context;
 use globset::GlobBuilder;
 use regex::bytes::RegexSet;
 
-use super::{CLASSES, Class, Purpose};
+use super::{Class, Purpose, classes};
 
 /// The patterns for one purpose, in their order.
 pub(super) struct Patterns {
@@ -25,7 +25,7 @@ struct Meaning {
 
 impl Patterns {
     pub fn new(purpose: Purpose) -> anyhow::Result<Patterns> {
-        let classes = CLASSES.iter().filter(|class| class.concerns(purpose));
+        let classes = classes().filter(|class| class.concerns(purpose));
         let patterns =
             classes.flat_map(|class| class.patterns.iter().map(move |one| (class, *one)));
         let (expressions, meanings): (Vec<_>, Vec<_>) = patterns

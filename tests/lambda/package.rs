@@ -138,11 +138,17 @@ fn dockerfile_is_written_next_to_the_zip_but_never_overwritten() {
     assert_eq!(text(&printed), written);
 
     let ignored = fs::read_to_string(project.0.path().join(".dockerignore")).unwrap();
-    assert!(ignored.contains("\n**/auth.json\n"), "{ignored}");
+    let auth = "\n**/[Aa][Uu][Tt][Hh].[Jj][Ss][Oo][Nn]\n";
+    assert!(ignored.contains(auth), "{ignored}");
 
     // A second run writes the same file and does not package it.
     let again = project.package(&zip, &args);
-    assert!(again.status.success(), "{}", text(&again));
+    let said = text(&again);
+    assert!(again.status.success(), "{said}");
+    assert!(
+        said.contains("kept the existing") && !said.contains("seems to let"),
+        "{said}"
+    );
     let archive = zip::ZipArchive::new(File::open(&zip).unwrap()).unwrap();
     let has = |name| archive.index_for_name(name).is_some();
     assert!(has("index.php") && !has("Dockerfile"));
@@ -157,6 +163,73 @@ fn dockerfile_is_written_next_to_the_zip_but_never_overwritten() {
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "FROM scratch\n");
     assert!(!zip.exists());
+}
+
+#[test]
+fn dockerignore_excludes_what_the_zip_leaves_out() {
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
+    let project = Project::new();
+    let write = |name: &str, text: &str| {
+        let path = project.0.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    const KEY: &str = "-----BEGIN PRIVATE KEY-----\n";
+    write("id_deploy", KEY);
+    write("config/server.key", KEY);
+    write("config/public.key", "-----BEGIN PUBLIC KEY-----\n");
+    write("core", "\x7fELF");
+    write("vendor/acme/lib/dump.sql", "");
+    write(
+        "vendor/composer/installed.json",
+        r#"{"packages": [{"name": "acme/lib", "dist": {"type": "path"}}]}"#,
+    );
+    let zip = project.0.path().join("release.zip");
+    let args = ["--dockerfile", "--bootstrap", bootstrap.to_str().unwrap()];
+    let made = project.package(&zip, &args);
+    assert!(made.status.success(), "{}", text(&made));
+    let ignore = project.0.path().join(".dockerignore");
+    let written = fs::read_to_string(&ignore).unwrap();
+    for line in [
+        "**/[Ii][Dd]_*",
+        "**/*.[Kk][Ee][Yy]",
+        "!config/public.key",
+        "core",
+        "vendor/acme/lib/dump.sql",
+        "release.zip",
+    ] {
+        assert!(
+            written.lines().any(|other| other == line),
+            "{line} is not in:\n{written}"
+        );
+    }
+    fs::write(&ignore, "config/*.key\nvendor\nrelease.zip\n").unwrap();
+    let said = text(&project.package(&zip, &args));
+    assert!(
+        said.contains(".dockerignore seems to let private files into the image: core, id_deploy;"),
+        "{said}"
+    );
+}
+
+#[test]
+fn package_that_the_site_sends_is_reported() {
+    let Some(bootstrap) = static_surus() else {
+        return;
+    };
+    let project = Project::new();
+    for (zip, is_sent) in [("release.zip", true), ("function.zip", false)] {
+        let zip = project.0.path().join(zip);
+        let made = project.package(&zip, &["--bootstrap", bootstrap.to_str().unwrap()]);
+        let said = text(&made);
+        assert!(made.status.success(), "{said}");
+        assert_eq!(
+            said.contains("the site sends it to visitors"),
+            is_sent,
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -1,19 +1,23 @@
 //! `surus lambda package`: builds a function's zip.
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
 use crate::cli::options::Project;
-use crate::cli::packaging::{self, PackageRequest};
+use crate::cli::packaging::{self, Gathered, PackageRequest};
 use crate::cli::stdout::{self, say};
 use crate::config::Config;
 use crate::deploy::dockerfile;
+use crate::deploy::dockerignore::{self, Dockerignore};
 use crate::engines;
 use crate::package::bootstrap::NamedProgram;
 use crate::package::kind::PackageKind;
+use crate::package::left_out::LeftOut;
 use crate::package::sizes::{self, Sizes, mebibytes};
-use crate::package::{archive, extensions};
+use crate::package::{PackageFiles, archive, extensions};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -60,7 +64,15 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         },
         except,
     };
-    let (mut files, surus) = request.gather()?;
+    let Gathered {
+        mut files,
+        surus,
+        left_out,
+        place,
+    } = request.gather()?;
+    let ignored = dockerfile
+        .is_some()
+        .then(|| Ignored::new(&project, &output, place, &files, &left_out));
     files.copy("bootstrap", surus, true)?;
     let compiles = args.compile || loaded.config.package.compile;
     // The directory stays until the zip has been written.
@@ -90,8 +102,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
              `sam deploy`, CDK and Serverless upload it"
         );
     }
-    if let Some(dockerfile) = dockerfile {
-        dockerfile.write()?;
+    packaging::warn_if_sent(&project, &loaded.config, &output);
+    if let (Some(dockerfile), Some(ignored)) = (dockerfile, ignored) {
+        dockerfile.write(&ignored)?;
     }
     Ok(())
 }
@@ -119,18 +132,90 @@ impl Dockerfile {
         }
     }
 
-    fn write(&self) -> anyhow::Result<()> {
+    fn write(&self, ignored: &Ignored) -> anyhow::Result<()> {
         std::fs::write(&self.path, &self.text)
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         say!("wrote {} for a container image", self.path.display());
         let ignore = self.path.with_file_name(".dockerignore");
-        if ignore.exists() {
-            say!("kept the existing {}", ignore.display());
-            return Ok(());
+        match std::fs::read_to_string(&ignore) {
+            Ok(text) => {
+                say!("kept the existing {}", ignore.display());
+                ignored.say_let_in(&text, &ignore);
+                return Ok(());
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", ignore.display()));
+            }
         }
-        std::fs::write(&ignore, dockerfile::ignore())
+        let packaged = ignored.packaged.iter().map(String::as_str);
+        let text = dockerignore::write(ignored.private.iter().map(PathBuf::as_path), packaged);
+        std::fs::write(&ignore, text)
             .with_context(|| format!("cannot write {}", ignore.display()))?;
         say!("wrote {}, which leaves out private files", ignore.display());
         Ok(())
+    }
+}
+
+/// How many private files are named that `.dockerignore` lets into the image.
+const NAMED: usize = 10;
+
+/// The files for `.dockerignore`, relative to the project.
+struct Ignored {
+    private: BTreeSet<PathBuf>,
+    packaged: Vec<String>,
+}
+
+impl Ignored {
+    fn new(
+        project: &Path,
+        zip: &Path,
+        place: &str,
+        files: &PackageFiles,
+        left_out: &LeftOut,
+    ) -> Ignored {
+        let mut private = left_out.private().clone();
+        // Docker reads both and needs them.
+        private.retain(|path| {
+            !["Dockerfile", ".dockerignore"]
+                .map(Path::new)
+                .contains(&&**path)
+        });
+        // The package itself, whatever its name.
+        private.extend(zip.strip_prefix(project).map(Path::to_path_buf));
+        let of_project = files.iter().filter_map(|(name, _)| {
+            let name = match place {
+                "" => name,
+                place => name.strip_prefix(place)?.strip_prefix('/')?,
+            };
+            project.join(name).is_file().then(|| name.to_owned())
+        });
+        Ignored {
+            packaged: of_project.collect(),
+            private,
+        }
+    }
+
+    fn say_let_in(&self, text: &str, ignore: &Path) {
+        let ignore_rules = Dockerignore::parse(text);
+        let let_in: Vec<_> = self
+            .private
+            .iter()
+            .filter(|path| !ignore_rules.excludes(path))
+            .map(|path| path.display().to_string())
+            .collect();
+        if let_in.is_empty() {
+            return;
+        }
+        let more = match let_in.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        say!(
+            "! {} seems to let private files into the image: {}{more}; add them, or move it away \
+             to have another one written",
+            ignore.display(),
+            let_in[..let_in.len().min(NAMED)].join(", ")
+        );
     }
 }

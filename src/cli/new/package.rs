@@ -97,6 +97,7 @@ pub const FILES: &[(&str, &str)] = &{
         "src/Laravel/Scheduler.php",
         "src/Laravel/Source.php",
         "src/Laravel/Visitor.php",
+        "src/LazyObject.php",
         "src/Laravel/WorkJob.php",
         "src/Laravel/schedule.php",
         "src/Laravel/work.php",

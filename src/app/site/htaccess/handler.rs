@@ -1,7 +1,9 @@
 //! Decides whether handler and type directives switch PHP on or off for a file, and the type that
 //! it is sent with.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use regex::Regex;
 
 use super::cost::Steps;
 
@@ -12,23 +14,56 @@ pub enum FileHandler {
     Php,
     /// Runs other scripts, or denies them if `Options` lacks `ExecCGI`.
     Script,
+    /// Has a name like PHP's that no known server has. For Apache, such a name switches PHP off. On
+    /// the server that the file was written for it may run PHP, so other files could be source.
+    Unknown,
     Other,
 }
 
+/// Names of Apache's modules, and of the hosting companies that offer several versions.
+const PHP_NAMES: &str = r"(?x)^(?:
+    (?:application/)? x-(?:httpd-(?:ea-|alt-|fast|su|ls)?|mapp-|ls) php
+        (?:-?[0-9]+(?:\.[0-9]+)*s?)? (?:___lsphp|-(?:cgi|fcgi|fastcgi|fpm|script)[0-9]*)?
+    | php [0-9.]* -(?:cgi|fcgi|fastcgi|fpm|script)[0-9]*
+    | (?:fcgid|fastcgi)-script
+    | proxy:(?:.*\|)?fcgi://.*
+)$";
+
+/// Names that send the source with colors.
+const SOURCE_NAMES: [&str; 4] = [
+    "application/x-httpd-php-source",
+    "application/x-httpd-phps",
+    "x-httpd-php-source",
+    "x-httpd-phps",
+];
+
 impl FileHandler {
     pub fn named(name: &str) -> FileHandler {
+        static PHP: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(PHP_NAMES).expect("the expression is constant"));
         let name = name.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        if has(&["source", "phps"]) || name.starts_with("text/") {
+        if SOURCE_NAMES.contains(&&*name) || name.starts_with("text/") {
             FileHandler::Other
         } else if has(&["php", "lsapi", "fcgi", "fastcgi"]) {
-            FileHandler::Php
+            match PHP.is_match(&name) {
+                true => FileHandler::Php,
+                false => FileHandler::Unknown,
+            }
         } else if has(&["cgi", "perl-script", "python", "lua-script", "wsgi-script"]) {
             FileHandler::Script
         } else {
             FileHandler::Other
         }
     }
+}
+
+/// The problem of a directive or flag with [`FileHandler::Unknown`].
+pub(super) fn not_php(what: &str) -> String {
+    format!(
+        "{what} has no known name of a PHP handler, so PHP does not run, and other files are not \
+         sent; write application/x-httpd-php to run PHP, or `php_flag engine off` to switch it off"
+    )
 }
 
 /// A media type that a directive names.
@@ -40,9 +75,11 @@ pub struct MediaType {
 
 impl MediaType {
     pub fn named(name: &str) -> MediaType {
+        // As in Apache, the handler is the type without its parameters.
+        let kind = name.split(';').next().unwrap_or(name);
         MediaType {
             name: name.into(),
-            handler: FileHandler::named(name),
+            handler: FileHandler::named(kind.trim_end()),
         }
     }
 }
@@ -97,6 +134,18 @@ impl Switch {
     /// As in Apache, it cancels the additions of the same file, regardless of their order.
     pub fn removes_handler(&self) -> bool {
         matches!(self, Switch::RemoveHandler(_))
+    }
+
+    /// The handler that it selects for files.
+    pub(super) fn handler(&self) -> Option<FileHandler> {
+        match self {
+            Switch::Set(handler) | Switch::AddHandler(handler, _) => Some(*handler),
+            Switch::Type(Some(kind)) | Switch::AddType(kind, _) => Some(kind.handler),
+            Switch::Engine(_)
+            | Switch::Type(None)
+            | Switch::RemoveHandler(_)
+            | Switch::RemoveType(_) => None,
+        }
     }
 
     pub(super) fn steps(&self) -> usize {
@@ -214,12 +263,36 @@ mod tests {
     fn handler_name_of_php_is_recognised() {
         for name in [
             "application/x-httpd-php",
+            "Application/X-HTTPD-PHP",
+            "application/x-httpd-php5",
+            "application/x-httpd-php5s",
+            "application/x-httpd-php82",
+            "application/x-httpd-php7.4",
+            "application/x-httpd-php-7.4",
             "application/x-httpd-php82___lsphp",
-            "php-script",
-            "proxy:unix:/run/php/php8.2-fpm.sock|fcgi://localhost",
+            "application/x-httpd-php-fpm",
+            "application/x-httpd-ea-php81",
+            "application/x-httpd-ea-php83___lsphp",
+            "application/x-httpd-alt-php82___lsphp",
+            "application/x-httpd-fastphp",
+            "application/x-httpd-suphp",
+            "application/x-httpd-lsphp",
+            "application/x-lsphp",
+            "application/x-lsphp82",
             "x-httpd-php5",
+            "x-mapp-php5.5",
+            "php-script",
+            "php5-script",
+            "php56-script",
+            "php-cgi",
+            "php-cgi2",
+            "php-fcgi",
+            "php-fastcgi5",
+            "php7.4-fpm",
             "fcgid-script",
             "fastcgi-script",
+            "proxy:unix:/run/php/php8.2-fpm.sock|fcgi://localhost",
+            "proxy:fcgi://127.0.0.1:9000",
         ] {
             assert_eq!(FileHandler::named(name), FileHandler::Php, "{name}");
         }
@@ -235,6 +308,50 @@ mod tests {
         }
         for name in ["cgi-script", "application/x-httpd-cgi", "perl-script"] {
             assert_eq!(FileHandler::named(name), FileHandler::Script, "{name}");
+        }
+    }
+
+    #[test]
+    fn name_that_only_contains_php_runs_nothing() {
+        for name in [
+            "no-php",
+            "nophp",
+            "php",
+            "x-php",
+            "php-off",
+            "php-disabled",
+            "application/php",
+            "application/x-php",
+            "application/x-httpd-nophp",
+            "application/x-httpd-no-php",
+            "application/x-httpd-php-off",
+            "application/x-httpd-php-disabled",
+            "application/x-httpd-php;x",
+            "no-php-script",
+            "php-no-script",
+            "php-cgi-off",
+            "no-fcgi",
+            "fastcgi",
+            "lsapi-off",
+            "proxy:http://php.example/",
+        ] {
+            assert_eq!(FileHandler::named(name), FileHandler::Unknown, "{name}");
+            for line in [
+                Switch::Set(FileHandler::named(name)),
+                Switch::AddHandler(FileHandler::named(name), vec!["php".into()]),
+                Switch::Type(Some(MediaType::named(&format!("no/{name}")))),
+                Switch::AddType(MediaType::named(&format!("no/{name}")), vec!["php".into()]),
+            ] {
+                let mut php = PhpHandlers::default();
+                php.apply(&line, "x.php");
+                assert!(!php.runs() && php.is_source(), "{line:?}");
+            }
+        }
+        for name in [
+            "application/x-httpd-php;charset=utf-8",
+            "application/x-httpd-php ; q=1",
+        ] {
+            assert_eq!(MediaType::named(name).handler, FileHandler::Php, "{name}");
         }
     }
 }

@@ -21,6 +21,7 @@ mod pattern_size;
 mod pcre_groups;
 mod pcre_syntax;
 mod read;
+mod read_handler;
 mod read_require;
 mod read_rewrite;
 pub(super) mod rewrite;

@@ -1,13 +1,14 @@
 //! Converts a parsed file into typed directives, and records what cannot be evaluated.
 //!
-//! `read_require.rs` reads access directives, `read_rewrite.rs` URL directives.
+//! `read_require.rs` reads access directives, `read_rewrite.rs` URL directives, `read_handler.rs`
+//! those of handlers and types.
 
 use std::collections::BTreeSet;
 
 use super::access::{Limit, Merging, MethodLimits};
 use super::condition::Condition;
 use super::cost::{MAX_PROBLEM, MAX_PROBLEMS, ReadingBudget, SiteMemory};
-use super::handler::{FileHandler, MediaType, Switch, ending};
+use super::handler::{FileHandler, Switch};
 use super::known::{are_options, counts, is_ignored, leading_number, method};
 use super::link_options::LinkOptions;
 use super::parse::{DirectiveNode, SyntaxError, parse, words};
@@ -305,10 +306,6 @@ impl HtaccessReader {
         let words = words(&node.rest);
         let first = words.first().map_or("", String::as_str);
         let lower = first.to_ascii_lowercase();
-        let endings = |skip| {
-            let endings = words.iter().skip(skip).map(|word| ending(word));
-            endings.collect::<Vec<_>>()
-        };
         if let Some((least, max)) = arguments(&node.name)
             && !(least..=max).contains(&words.len())
         {
@@ -357,21 +354,8 @@ impl HtaccessReader {
             "php_admin_flag" | "php_admin_value" => {
                 return error(node, format!("{} is not allowed here", node.name));
             }
-            "sethandler" => block.handlers.push(Switch::Set(FileHandler::named(first))),
-            "forcetype" => block.handlers.push(Switch::Type(match lower.as_str() {
-                "none" => None,
-                _ => Some(MediaType::named(first)),
-            })),
-            "addhandler" => {
-                let handler = FileHandler::named(first);
-                block.handlers.push(Switch::AddHandler(handler, endings(1)));
-            }
-            "addtype" => {
-                let added = MediaType::named(first);
-                block.handlers.push(Switch::AddType(added, endings(1)));
-            }
-            "removehandler" => block.handlers.push(Switch::RemoveHandler(endings(0))),
-            "removetype" => block.handlers.push(Switch::RemoveType(endings(0))),
+            "sethandler" | "forcetype" | "addhandler" | "addtype" | "removehandler"
+            | "removetype" => self.handler(node, &words, block, context),
             "action" if FileHandler::named(first) != FileHandler::Php => {
                 let what =
                     format!("Action {first} names a handler script, which Surus does not call");
@@ -450,7 +434,7 @@ impl HtaccessReader {
         });
     }
 
-    fn report(&mut self, problem: Problem) {
+    pub(super) fn report(&mut self, problem: Problem) {
         if self.file.problems.len() >= MAX_PROBLEMS {
             self.more_problems += 1;
             return;

@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 
 use super::condition::Condition;
 use super::cost::ReadingBudget;
-use super::handler::{FileHandler, MediaType};
+use super::handler::{FileHandler, MediaType, not_php};
 use super::known::{is_status, leading_number};
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
@@ -249,8 +249,20 @@ impl Flags {
                         flags.env.push((name.to_owned(), text));
                     }
                 },
-                "h" | "handler" => flags.handler = Some(FileHandler::named(value)),
-                "t" | "type" => flags.media_type = Some(MediaType::named(value)),
+                "h" | "handler" => {
+                    let handler = FileHandler::named(value);
+                    if handler == FileHandler::Unknown {
+                        unknown(not_php(flag));
+                    }
+                    flags.handler = Some(handler);
+                }
+                "t" | "type" => {
+                    let kind = MediaType::named(value);
+                    if kind.handler == FileHandler::Unknown {
+                        unknown(not_php(flag));
+                    }
+                    flags.media_type = Some(kind);
+                }
                 "unsafeallow3f" => flags.allows_question_marks = true,
                 "co" | "cookie" | "bne" | "unsafeprefixstat" | "unc" => {}
                 "p" | "proxy" => {

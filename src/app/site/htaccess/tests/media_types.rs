@@ -1,4 +1,4 @@
-//! Tests of the types that directives give to files that are sent.
+//! Tests of handlers, and of the types that directives give to files that are sent.
 
 use super::*;
 
@@ -93,5 +93,30 @@ fn named_type_is_inherited_and_set_by_rules() {
             panic!("{path}");
         };
         assert_eq!(found.media_type.as_deref(), expected, "{path}");
+    }
+}
+
+#[test]
+fn unknown_name_of_a_php_handler_is_reported_with_the_line_to_write() {
+    for (line, closes) in [
+        ("SetHandler no-php", false),
+        ("AddHandler nophp .php", false),
+        ("ForceType application/x-php", false),
+        ("AddType application/x-php .php", false),
+        ("RewriteEngine On\nRewriteRule x - [H=no-php]", true),
+        (
+            "RewriteEngine On\nRewriteRule x - [T=application/x-php]",
+            true,
+        ),
+    ] {
+        let file = read(line);
+        let [problem] = file.problems.as_slice() else {
+            panic!("{line}: {:?}", file.problems);
+        };
+        assert_eq!(problem.closes, closes, "{line}");
+        assert!(problem.what.contains("php_flag engine off"), "{line}");
+    }
+    for line in ["SetHandler none", "AddType application/x-httpd-php82 .php"] {
+        assert!(read(line).problems.is_empty(), "{line}");
     }
 }
