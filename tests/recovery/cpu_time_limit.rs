@@ -24,8 +24,8 @@ fn site(engine: &str) -> Site {
     try_booted(engine, BOOT, &args, &[]).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
 }
 
-/// The CPU time that it had, in seconds; the kernel's timer is accurate to about a tenth if other
-/// threads want the CPU. If it `fails`, it was ended for taking more.
+/// The CPU time that it had, in seconds; the kernel's timer is accurate to about a third if many
+/// other threads want the CPU. If it `fails`, it was ended for taking more.
 fn had(site: &Site, query: &str, fails: bool) -> f64 {
     let answer = site.get(&format!("/?{query}"));
     assert_eq!(answer.status, if fails { 500 } else { 200 }, "{query}");
@@ -44,7 +44,7 @@ fn max_execution_time_counts_per_request() {
         for round in 0..3 {
             let seconds = had(&site, "for=9000000", true);
             assert!(
-                (0.75..2.0).contains(&seconds),
+                (0.6..2.0).contains(&seconds),
                 "{engine}, {round}: {seconds}"
             );
             (0..2).for_each(|_| _ = had(&site, "for=400000", false));
@@ -57,14 +57,14 @@ fn set_time_limit_changes_the_limit_of_one_request() {
     let site = site("rewind");
     had(&site, "for=700000", false);
     let seconds = had(&site, "for=9000000&limit=2", true);
-    assert!((1.6..3.0).contains(&seconds), "{seconds}");
+    assert!((1.4..3.0).contains(&seconds), "{seconds}");
     had(&site, "for=1500000&limit=0", false);
     // Its limit is its own: the next request has the configured one.
     let seconds = had(&site, "for=9000000", true);
-    assert!((0.75..2.0).contains(&seconds), "{seconds}");
+    assert!((0.6..2.0).contains(&seconds), "{seconds}");
     // The same time again, from there on.
     let seconds = had(&site, "for=600000&then=1", true);
-    assert!((1.3..2.6).contains(&seconds), "{seconds}");
+    assert!((1.1..2.6).contains(&seconds), "{seconds}");
     had(&site, "for=800000", false);
     had(&site, "for=800000", false);
 }

@@ -61,14 +61,13 @@ fn starts_at_once_unpack_the_same() {
     let base = project(&[]);
     let start = || {
         let mut command = command(&app(), base.path(), &["check"]);
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     };
     let all: Vec<_> = (0..4).map(|_| start()).collect();
     for started in all {
         let output = started.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
+        assert!(output.status.success(), "{output:?}");
     }
     let alone = project(&[]);
     passes(&check(alone.path()));
