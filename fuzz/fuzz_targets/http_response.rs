@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use surus_load::response::{Head, ReadProgress, Reader};
+use surus_load::response::{HeaderSection, ReadProgress, Reader};
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (size, bytes) = input;
@@ -14,7 +14,7 @@ fuzz_target!(|input: (u8, &[u8])| {
 });
 
 /// The head, the body and how many bytes were used; `None` for an invalid response.
-fn read(bytes: &[u8], size: usize) -> Option<(Option<Head>, Vec<u8>, usize)> {
+fn read(bytes: &[u8], size: usize) -> Option<(Option<HeaderSection>, Vec<u8>, usize)> {
     let mut reader = Reader::new(true);
     reader.begin(false, true);
     let (mut head, mut used) = (None, 0);
@@ -24,7 +24,7 @@ fn read(bytes: &[u8], size: usize) -> Option<(Option<Head>, Vec<u8>, usize)> {
             let (count, progress) = reader.read(&piece[begin..]).ok()?;
             assert!(count <= piece.len() - begin);
             begin += count;
-            if let ReadProgress::Head(new) = progress {
+            if let ReadProgress::Header(new) = progress {
                 head = Some(new);
             }
         }

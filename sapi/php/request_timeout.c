@@ -1,7 +1,7 @@
 /* Interrupts a request at its deadline.
  *
- * Surus writes the request's mark into this worker's line of the scoreboard and sends the stop
- * signal. PHP's virtual machine then raises a fatal error at the next loop or call, with a
+ * Surus writes the end of the request's ticket into this worker's line of the scoreboard and sends
+ * the stop signal. PHP's virtual machine then raises a fatal error at the next loop or call, with a
  * backtrace in the log. If the code never returns to the virtual machine, Surus kills the worker a
  * moment later. */
 #include "php/request_timeout.h"
@@ -92,7 +92,8 @@ static void on_interrupt(zend_execute_data *frame)
 			zend_string_release(message);
 			zend_string_release(text);
 			zval_ptr_dtor(&trace);
-			zend_error_noreturn(E_ERROR, "The time for this request is over");
+			zend_error_noreturn(E_ERROR, "Request timeout exceeded (http.request_timeout, or the "
+			                             "timeout of the Lambda function)");
 		}
 	}
 	if (next_interrupt) {

@@ -299,7 +299,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         tokio::time::sleep(delay).await;
         draining.cancel();
         if tokio::time::timeout(grace, drained).await.is_err() {
-            warn!("grace period exceeded (http.shutdown_timeout); in-flight requests aborted");
+            warn!("shutdown timeout exceeded (http.shutdown_timeout); in-flight requests aborted");
         }
         if let Some(tracer) = &service.tracer {
             tracer.flush(FLUSH).await;

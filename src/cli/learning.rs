@@ -158,7 +158,7 @@ impl Learner {
     }
 
     /// Boots with these pages and switches, unless an answer changes.
-    async fn try_pages(&self, pages: &[String], probes: &Probes<'_>) -> Result<(), Refused> {
+    async fn try_pages(&self, pages: &[String], probes: &Probes<'_>) -> Result<(), Rejected> {
         let began = Instant::now();
         let before = self.learned().pages();
         if pages.iter().all(|page| before.contains(page)) {
@@ -166,7 +166,7 @@ impl Learner {
         }
         let (prepared, locked) = self.boot(pages, probes).await?;
         let changed = prepared.change_over();
-        changed.map_err(|error| Refused::Pages(format!("{error:#}")))?;
+        changed.map_err(|error| Rejected::Pages(format!("{error:#}")))?;
         // The boot has tried each page, too.
         let used = self.engine.status().learned;
         self.set(&used, true).await;
@@ -190,7 +190,7 @@ impl Learner {
         &self,
         pages: &[String],
         probes: &Probes<'_>,
-    ) -> Result<(Prepared, OwnedMutexGuard<()>), Refused> {
+    ) -> Result<(Prepared, OwnedMutexGuard<()>), Rejected> {
         let locked = self.booting.lock_in_background().await;
         let (generation, before) = (self.generation(), self.learned().pages());
         let booted = async {
@@ -206,19 +206,19 @@ impl Learner {
             booted = tokio::time::timeout_at(probes.until.into(), booted) => booted,
             () = self.booting.wanted() => {
                 self.set(&before, false).await;
-                return Err(Refused::Interrupted);
+                return Err(Rejected::Interrupted);
             }
         };
         self.set(&before, false).await;
         // Before a page is blamed: the next boot may have other files than the serving one.
         if self.generation() != generation || self.engine.is_outdated().await {
-            return Err(Refused::Interrupted);
+            return Err(Rejected::Interrupted);
         }
         let booted = booted.unwrap_or_else(|_| Err("the comparison takes too long".into()));
-        let prepared = booted.map_err(Refused::Pages)?;
+        let prepared = booted.map_err(Rejected::Pages)?;
         // Files would stay those of another release.
         match link_change(prepared.report(), &self.project, probes.site.root()) {
-            Some(_) => Err(Refused::Interrupted),
+            Some(_) => Err(Rejected::Interrupted),
             None => Ok((prepared, locked)),
         }
     }
@@ -314,17 +314,17 @@ type Outcome<T> = Result<T, String>;
 struct Interrupted;
 
 /// Why a boot with pages does not serve.
-enum Refused {
+enum Rejected {
     /// Because of the pages.
     Pages(String),
     Interrupted,
 }
 
-impl Refused {
+impl Rejected {
     fn why(self) -> Result<String, Interrupted> {
         match self {
-            Refused::Pages(why) => Ok(why),
-            Refused::Interrupted => Err(Interrupted),
+            Rejected::Pages(why) => Ok(why),
+            Rejected::Interrupted => Err(Interrupted),
         }
     }
 }

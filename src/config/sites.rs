@@ -284,8 +284,8 @@ fn is_known(section: &str, key: &str) -> bool {
 /// An error if a site sets more of a section than it can.
 fn check_keys(section: &str, allowed: &[&str], values: &Value) -> anyhow::Result<()> {
     let mut keys = values.as_table().into_iter().flat_map(Table::keys);
-    let refused = keys.find(|key| !allowed.contains(&key.as_str()));
-    match refused.filter(|_| !allowed.is_empty()) {
+    let rejected = keys.find(|key| !allowed.contains(&key.as_str()));
+    match rejected.filter(|_| !allowed.is_empty()) {
         None => Ok(()),
         Some(key) => {
             let allowed: Vec<_> = allowed

@@ -242,6 +242,46 @@ fn every_subcommand_in_documents_runs_in_a_test() {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
+/// [`RUN_ELSEWHERE`] names one test for all options of a subcommand.
+#[test]
+fn options_in_documents_are_passed_in_a_test() {
+    let mut sources = String::new();
+    for pattern in ["tests", "scripts", "src/cli"] {
+        let mut left = vec![root().join(pattern)];
+        while let Some(directory) = left.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => left.push(path),
+                    false => sources += &std::fs::read_to_string(path).unwrap_or_default(),
+                }
+            }
+        }
+    }
+    let mut missing = BTreeSet::new();
+    for block in pages().iter().flat_map(|page| page.blocks()) {
+        for command in commands(&block.text) {
+            if block.language != "sh" || !command[0].ends_with("surus") {
+                continue;
+            }
+            // The rest is for the program that `surus` starts.
+            let own = command.iter().take_while(|word| *word != "--");
+            for option in own.filter(|word| word.starts_with("--")) {
+                let name = option.split('=').next().unwrap_or(option);
+                let is_passed = [
+                    format!("\"{name}\""),
+                    format!("\"{name}="),
+                    format!(" {name} "),
+                ];
+                if !is_passed.iter().any(|text| sources.contains(text)) {
+                    missing.insert(format!("{}: {name}", block.place));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no test passes {missing:#?}");
+}
+
 /// As in: "`make try-deb` installs them", or "tests/cli/new.rs runs it".
 #[test]
 fn reasons_name_targets_and_files_that_exist() {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::answer::{Answer, Error, Retention};
 use crate::connect::Stream;
 use crate::requests::Prepared;
-use crate::response::{Head, ReadProgress, Reader};
+use crate::response::{HeaderSection, ReadProgress, Reader};
 
 /// Bytes that one read takes. Pages that small responses do not reach are never touched.
 const BUFFER: usize = 32 << 10;
@@ -70,7 +70,7 @@ impl Http1Connection {
         self.keeps_alive
     }
 
-    /// Whether the head of the current response is incomplete.
+    /// Whether the header section of the current response is incomplete.
     pub fn awaits_head(&self) -> bool {
         self.reader.awaits_head()
     }
@@ -103,22 +103,30 @@ impl Http1Connection {
     ) -> Result<Answer, Error> {
         self.received = 0;
         self.reader.begin(request.is_head, wanted.keeps_body);
-        let with_cookies = cookies
-            .map(|cookies| [&*request.head, b"Cookie: ", cookies, b"\r\n", &request.tail].concat());
+        let with_cookies = cookies.map(|cookies| {
+            [
+                &*request.header,
+                b"Cookie: ",
+                cookies,
+                b"\r\n",
+                &request.tail,
+            ]
+            .concat()
+        });
         let bytes = with_cookies.as_deref().unwrap_or(&request.whole);
         let mut upload = Upload {
             rest: bytes,
             is_flushed: false,
             error: None,
         };
-        let head = match self.receive(&mut upload, wanted).await {
-            Ok(head) => head,
+        let header = match self.receive(&mut upload, wanted).await {
+            Ok(header) => header,
             // Why the request could not be sent says more than that there is no response.
             Err(error) => return Err(upload.error.map_or(error, Error::from)),
         };
-        self.keeps_alive = head.keeps_alive && upload.rest.is_empty();
+        self.keeps_alive = header.keeps_alive && upload.rest.is_empty();
         Ok(Answer {
-            status: head.status,
+            status: header.status,
             received: self.received,
             sent: (bytes.len() - upload.rest.len()) as u64,
             body: std::mem::take(&mut self.reader.body),
@@ -131,8 +139,8 @@ impl Http1Connection {
         &mut self,
         upload: &mut Upload<'_>,
         wanted: &Retention<'_>,
-    ) -> Result<Head, Error> {
-        let mut head = None;
+    ) -> Result<HeaderSection, Error> {
+        let mut header = None;
         loop {
             let (stream, buffer) = (&mut self.stream, &mut self.buffer);
             let count = poll_fn(|context| {
@@ -143,8 +151,8 @@ impl Http1Connection {
             })
             .await?;
             if count == 0 {
-                return match head {
-                    Some(head) if self.reader.end() => Ok(head),
+                return match header {
+                    Some(header) if self.reader.end() => Ok(header),
                     _ => Err(Error::closed()),
                 };
             }
@@ -153,9 +161,9 @@ impl Http1Connection {
             while begin < count {
                 let (used, progress) = self.reader.read(&self.buffer[begin..count])?;
                 begin += used;
-                match (progress, head) {
-                    (ReadProgress::Head(new), _) => {
-                        head = Some(new);
+                match (progress, header) {
+                    (ReadProgress::Header(new), _) => {
+                        header = Some(new);
                         if wanted.is_sample(new.status) {
                             self.reader.keeps_body = true;
                         }
@@ -169,7 +177,7 @@ impl Http1Connection {
                 if begin < count {
                     return Err(Error::malformed("more bytes than the response has"));
                 }
-                return head.ok_or_else(|| Error::malformed("a body without a head"));
+                return header.ok_or_else(|| Error::malformed("a body without a header section"));
             }
         }
     }

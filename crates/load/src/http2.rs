@@ -57,22 +57,22 @@ impl Http2Connection {
     ) -> Result<Answer, Error> {
         self.received = 0;
         self.awaits_head = true;
-        let mut head = request.http2.clone();
+        let mut parts = request.http2.clone();
         if let Some(cookies) = cookies {
             let value = http::HeaderValue::from_bytes(cookies)
                 .map_err(|_| Error::malformed("a cookie that it has set cannot be sent back"))?;
             // A header of the request stays.
-            head.headers_mut().append("cookie", value);
+            parts.headers_mut().append("cookie", value);
         }
-        let sent = length(&head) + request.body.len();
+        let sent = length(&parts) + request.body.len();
         let mut sender = self.sender.clone().ready().await?;
-        let (response, mut stream) = sender.send_request(head, request.body.is_empty())?;
+        let (response, mut stream) = sender.send_request(parts, request.body.is_empty())?;
         if !request.body.is_empty() {
             stream.send_data(request.body.clone(), true)?;
         }
-        let (head, mut body) = response.await?.into_parts();
+        let (parts, mut body) = response.await?.into_parts();
         self.awaits_head = false;
-        let status = head.status.as_u16();
+        let status = parts.status.as_u16();
         let mut answer = Answer {
             status,
             received: 0,
@@ -80,7 +80,7 @@ impl Http2Connection {
             body: Vec::new(),
             cookies: Vec::new(),
         };
-        for (name, value) in &head.headers {
+        for (name, value) in &parts.headers {
             self.received += (name.as_str().len() + value.len()) as u64;
             if self.keeps_cookies && name == "set-cookie" {
                 answer.cookies.push(value.as_bytes().to_vec());
@@ -102,18 +102,18 @@ impl Http2Connection {
 }
 
 /// Bytes of the names and values of a request's fields.
-fn length(head: &http::Request<()>) -> usize {
-    let uri = head.uri();
+fn length(parts: &http::Request<()>) -> usize {
+    let uri = parts.uri();
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let pseudo = [
-        (":method", head.method().as_str()),
+        (":method", parts.method().as_str()),
         (":scheme", uri.scheme_str().unwrap_or_default()),
         (":authority", authority),
         (":path", path),
     ];
     let pseudo = pseudo.map(|(name, value)| name.len() + value.len());
-    let fields = head.headers().iter();
+    let fields = parts.headers().iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len());
     pseudo.into_iter().chain(fields).sum()
 }

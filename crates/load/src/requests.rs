@@ -58,7 +58,7 @@ pub struct Prepared {
     /// Which of the origins it is sent to.
     pub origin: usize,
     /// Everything up to the end of the headers, without the empty line.
-    pub head: Vec<u8>,
+    pub header: Vec<u8>,
     /// The empty line and the body.
     pub tail: Vec<u8>,
     /// Both together.
@@ -159,9 +159,9 @@ fn gcd(a: u32, b: u32) -> u32 {
 
 fn prepare(request: &Request, origin: usize, keeps_alive: bool) -> Result<Prepared, String> {
     let http2 = http2(request).map_err(|error| format!("{}: {error}", request.url))?;
-    let mut head = format!("{} {} HTTP/1.1\r\n", request.method, request.url.path).into_bytes();
+    let mut header = format!("{} {} HTTP/1.1\r\n", request.method, request.url.path).into_bytes();
     let mut add = |name: &str, value: &str| {
-        head.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        header.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
     };
     if !request.has("host") {
         add("Host", &request.url.origin.authority());
@@ -184,8 +184,8 @@ fn prepare(request: &Request, origin: usize, keeps_alive: bool) -> Result<Prepar
     Ok(Prepared {
         name: format!("{} {}", request.method, request.url),
         origin,
-        whole: [head.as_slice(), &tail].concat(),
-        head,
+        whole: [header.as_slice(), &tail].concat(),
+        header,
         tail,
         is_head: request.method == "HEAD",
         http2,
@@ -195,7 +195,7 @@ fn prepare(request: &Request, origin: usize, keeps_alive: bool) -> Result<Prepar
 
 const AGENT: &str = concat!("surus-bench/", env!("CARGO_PKG_VERSION"));
 
-/// Checks method and headers as well, so that no line break gets into an HTTP/1.1 head.
+/// Checks method and headers as well, so that no line break gets into an HTTP/1.1 header section.
 fn http2(request: &Request) -> Result<http::Request<()>, http::Error> {
     let url = &request.url;
     let origin = &url.origin;

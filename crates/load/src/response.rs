@@ -6,15 +6,15 @@ use std::mem::MaybeUninit;
 
 use chunks::Chunks;
 
-/// Most bytes of a head, and of the trailers after a chunked body.
-const MAX_HEAD: usize = 64 << 10;
+/// Most bytes of a header section, and of the trailers after a chunked body.
+const MAX_HEADER_SECTION: usize = 64 << 10;
 const MAX_HEADERS: usize = 128;
 /// Most bytes of a body that are kept.
 const MAX_KEPT: usize = 1 << 20;
 
 /// What the response line and the headers say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct HeaderSection {
     /// The status code.
     pub status: u16,
     /// Whether the connection can carry another request.
@@ -26,8 +26,8 @@ pub struct Head {
 pub enum ReadProgress {
     /// All bytes are read, and the response goes on.
     More,
-    /// The head is complete. The rest of the bytes belongs to the body.
-    Head(Head),
+    /// The header section is complete. The rest of the bytes belongs to the body.
+    Header(HeaderSection),
     /// The response is complete.
     Done,
 }
@@ -39,7 +39,7 @@ pub struct Malformed(pub &'static str);
 
 #[derive(Debug)]
 enum State {
-    Head,
+    Header,
     Length(u64),
     Chunked(Chunks),
     UntilEnd,
@@ -50,11 +50,11 @@ enum State {
 #[derive(Debug)]
 pub struct Reader {
     state: State,
-    /// The beginning of a head that came in several pieces.
+    /// The beginning of a header section that came in several pieces.
     partial: Vec<u8>,
     answers_head: bool,
     keeps_cookies: bool,
-    /// Whether the body is kept. It can be set when the head is complete.
+    /// Whether the body is kept. It can be set when the header section is complete.
     pub keeps_body: bool,
     /// The body, up to 1 MiB, if it is kept.
     pub body: Vec<u8>,
@@ -66,7 +66,7 @@ impl Reader {
     /// A reader for the responses of one connection.
     pub fn new(keeps_cookies: bool) -> Reader {
         Reader {
-            state: State::Head,
+            state: State::Header,
             partial: Vec::new(),
             answers_head: false,
             keeps_cookies,
@@ -78,7 +78,7 @@ impl Reader {
 
     /// Begins the next response. One to `HEAD` has no body.
     pub fn begin(&mut self, answers_head: bool, keeps_body: bool) {
-        self.state = State::Head;
+        self.state = State::Header;
         self.partial.clear();
         self.answers_head = answers_head;
         self.keeps_body = keeps_body;
@@ -86,26 +86,26 @@ impl Reader {
         self.cookies.clear();
     }
 
-    /// Whether the response is complete. One without a body is so after its head.
+    /// Whether the response is complete. One without a body is so after its header section.
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
-    /// Whether the head is incomplete.
+    /// Whether the header section is incomplete.
     pub fn awaits_head(&self) -> bool {
-        matches!(self.state, State::Head)
+        matches!(self.state, State::Header)
     }
 
     /// Reads on. Returns how many bytes belong to this response.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(usize, ReadProgress), Malformed> {
         match &mut self.state {
-            State::Head if self.partial.is_empty() => self.head(bytes),
-            State::Head => {
+            State::Header if self.partial.is_empty() => self.header(bytes),
+            State::Header => {
                 let before = self.partial.len();
                 let mut partial = std::mem::take(&mut self.partial);
-                // A head that the limit cuts off is refused below.
-                partial.extend_from_slice(&bytes[..bytes.len().min(MAX_HEAD + 1)]);
-                let (used, progress) = self.head(&partial)?;
+                // A header section that the limit cuts off is refused below.
+                partial.extend_from_slice(&bytes[..bytes.len().min(MAX_HEADER_SECTION + 1)]);
+                let (used, progress) = self.header(&partial)?;
                 match progress {
                     ReadProgress::More => Ok((bytes.len(), ReadProgress::More)),
                     progress => Ok((used - before, progress)),
@@ -151,8 +151,8 @@ impl Reader {
         completes
     }
 
-    /// Reads a head from its first byte. Informational responses (1xx) precede it.
-    fn head(&mut self, bytes: &[u8]) -> Result<(usize, ReadProgress), Malformed> {
+    /// Reads a header section from its first byte. Informational responses (1xx) precede it.
+    fn header(&mut self, bytes: &[u8]) -> Result<(usize, ReadProgress), Malformed> {
         let mut begin = 0;
         loop {
             let (used, progress) = self.one_head(&bytes[begin..])?;
@@ -165,7 +165,7 @@ impl Reader {
         }
     }
 
-    /// Reads one head. Without progress, it was an informational one.
+    /// Reads one header section. Without progress, it was an informational one.
     fn one_head(&mut self, bytes: &[u8]) -> Result<(usize, Option<ReadProgress>), Malformed> {
         let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
@@ -178,7 +178,7 @@ impl Reader {
                 _ => Malformed("not an HTTP/1.1 response"),
             })?;
         let httparse::Status::Complete(used) = parsed else {
-            if bytes.len() > MAX_HEAD {
+            if bytes.len() > MAX_HEADER_SECTION {
                 return Err(Malformed("the headers exceed 64 KiB"));
             }
             self.partial = bytes.to_vec();
@@ -232,7 +232,7 @@ impl Reader {
         };
         Ok((
             used,
-            Some(ReadProgress::Head(Head {
+            Some(ReadProgress::Header(HeaderSection {
                 status,
                 keeps_alive,
             })),

@@ -163,7 +163,8 @@ impl Links {
         Ok(())
     }
 
-    /// Closes a connection. Whether it still awaited a head, and how many bytes it had received.
+    /// Closes a connection. Whether it still awaited a header section, and how many bytes it had
+    /// received.
     fn close(&mut self, origin: usize) -> (bool, u64) {
         match self.connections[origin].take() {
             None => (true, 0),

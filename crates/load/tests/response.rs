@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use surus_load::response::{Head, Malformed, ReadProgress, Reader};
+use surus_load::response::{HeaderSection, Malformed, ReadProgress, Reader};
 
 /// The head, the body, how many bytes were used and whether the response is complete.
-type RunOutcome = Result<(Option<Head>, Vec<u8>, usize, bool), Malformed>;
+type RunOutcome = Result<(Option<HeaderSection>, Vec<u8>, usize, bool), Malformed>;
 
 /// Reads `bytes` in pieces of these sizes.
 fn read(bytes: &[u8], sizes: &[usize]) -> RunOutcome {
@@ -23,7 +23,7 @@ fn read(bytes: &[u8], sizes: &[usize]) -> RunOutcome {
             let (count, progress) = reader.read(&bytes[used..end])?;
             assert!(count <= end - used);
             used += count;
-            if let ReadProgress::Head(new) = progress {
+            if let ReadProgress::Header(new) = progress {
                 assert!(head.is_none(), "two heads");
                 head = Some(new);
             }
@@ -43,7 +43,7 @@ fn body_with_length_ends_at_its_length() {
         whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP").unwrap();
     assert_eq!(
         head,
-        Some(Head {
+        Some(HeaderSection {
             status: 200,
             keeps_alive: true
         })

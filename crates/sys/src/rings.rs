@@ -31,7 +31,7 @@ const INBOX_EACH: usize = 32 * 1024;
 struct CacheLine<T>(T);
 
 #[repr(C)]
-struct RingHead {
+struct RingsHeader {
     surus: CacheLine<Surus>,
     idle: CacheLine<Idle>,
 }
@@ -55,14 +55,14 @@ struct Ends {
     tail: CacheLine<AtomicU64>,
 }
 
-const _: () = assert!(size_of::<RingHead>() == 128 && size_of::<Ends>() == 128);
+const _: () = assert!(size_of::<RingsHeader>() == 128 && size_of::<Ends>() == 128);
 
 /// Whether workers must wake Surus for a frame (`enum surus_wakeup`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum NeedWakeup {
     /// Surus polls the rings before it parks.
-    Never = 0,
+    Suppressed = 0,
     /// One worker must wake Surus.
     Needed = 1,
     /// Every frame must wake Surus.
@@ -102,7 +102,7 @@ impl Layout {
         let inbox_size = (workers * INBOX_EACH)
             .next_power_of_two()
             .clamp(INBOX_LEAST, MAX_INBOX);
-        let doorbells = size_of::<RingHead>();
+        let doorbells = size_of::<RingsHeader>();
         let posted = doorbells + (workers * size_of::<AtomicU32>()).next_multiple_of(LINE);
         let ends = posted + workers.div_ceil(8).next_multiple_of(LINE);
         let inbox = ends + (1 + workers) * size_of::<Ends>();
@@ -191,10 +191,10 @@ impl Rings {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn head(&self) -> &RingHead {
+    fn head(&self) -> &RingsHeader {
         // SAFETY: at the page-aligned beginning of the mapping, which is longer; its fields are
         // atomics, for which every bit pattern is valid.
-        unsafe { self.memory.base().cast::<RingHead>().as_ref() }
+        unsafe { self.memory.base().cast::<RingsHeader>().as_ref() }
     }
 
     /// The positions of the request ring (0) and of each response ring.

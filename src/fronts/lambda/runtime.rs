@@ -86,7 +86,7 @@ pub async fn run(
     tokio::select! {
         _ = drained => {}
         () = tokio::time::sleep(budget) => {
-            warn!("shutdown time is over; in-flight events abandoned");
+            warn!("shutdown timeout exceeded; in-flight events abandoned");
         },
         result = served => result?,
     }

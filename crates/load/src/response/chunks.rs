@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{MAX_HEAD, Malformed};
+use super::{MAX_HEADER_SECTION, Malformed};
 
 /// Where the decoder is.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +88,7 @@ impl Chunks {
     /// Reads a byte outside of data. Whether it is the last one.
     fn line_byte(&mut self, byte: u8) -> Result<bool, Malformed> {
         self.overhead += 1;
-        if self.overhead > MAX_HEAD {
+        if self.overhead > MAX_HEADER_SECTION {
             return Err(Malformed("chunk extensions or trailers exceed 64 KiB"));
         }
         self.state = match (self.state, byte) {

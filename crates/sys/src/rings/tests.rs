@@ -76,7 +76,7 @@ impl Rings {
 fn ring_areas_never_overlap() {
     for workers in [1, 2, 4, 5, 63, 64, 65, 200, 513] {
         let layout = Layout::new(workers);
-        assert_eq!(layout.doorbells, size_of::<RingHead>());
+        assert_eq!(layout.doorbells, size_of::<RingsHeader>());
         assert!(
             layout.posted - layout.doorbells >= workers * 4,
             "{layout:?}"

@@ -111,7 +111,7 @@ impl RoadRunner {
         }
         let launch = PhpLaunch::new(spec, &runtime_dir)?;
         let report = report(&launch).await?;
-        refuse_auto_files(&report)?;
+        reject_auto_files(&report)?;
         let uploads = Directory {
             path: runtime_dir.path(file_names::UPLOADS),
             is_shared: spec.user.is_some(),
@@ -167,7 +167,7 @@ async fn report(launch: &PhpLaunch) -> anyhow::Result<Report> {
 
 /// Refuses files that PHP would run once, in the boot of each worker. Firewalls are installed so,
 /// and would see no request.
-fn refuse_auto_files(report: &Report) -> anyhow::Result<()> {
+fn reject_auto_files(report: &Report) -> anyhow::Result<()> {
     for name in ["auto_prepend_file", "auto_append_file"] {
         let file = report.get(name);
         if !file.is_empty() {

@@ -27,17 +27,18 @@ use crate::observe::rate_limit::LineRate;
 /// The interval of sweeps. A sweep costs about a microsecond; timeouts are seconds.
 pub const TICK: Duration = Duration::from_millis(50);
 
-/// After this many sweeps without a known holder, all workers that may hold the event are asked.
-const ASKED_AT: u32 = 8;
+/// After this many sweeps without a known holder, all workers that may hold the event get the stop
+/// signal, so that they write their lines again.
+const SIGNALLED_AT: u32 = 8;
 
 /// A worker records its claim within microseconds, or later on a busy machine.
 const MISSING_AFTER: Duration = Duration::from_millis(800);
 
-/// How many idle sweeps precede a rest. With fewer, each of several consecutive events would wake
-/// the sweeper.
-const AT_REST: u32 = 20;
+/// After this many sweeps without anything to do, the sweeper parks. With fewer, each of several
+/// consecutive events would wake it.
+const PARKED_AFTER: u32 = 20;
 
-/// OPcache is checked after so many sweeps while requests run, and before each rest.
+/// OPcache is checked after so many sweeps while requests run, and before the sweeper parks.
 const OPCACHE_CHECKED_AT: u32 = 40;
 
 /// The first sweeps wake a worker each time for what is in the ring; later ones only every so
@@ -53,7 +54,7 @@ enum Finding {
     Lost(Sent),
     /// A worker has claimed it, and it is not known which.
     HolderUnknown,
-    /// No worker admits to it when asked.
+    /// No line names it, although the workers have written theirs again.
     HolderMissing,
 }
 
@@ -61,16 +62,16 @@ enum Finding {
 pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: RequestLimits) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut is_doorbell_open, mut is_resting) = (true, false);
+    let (mut is_doorbell_open, mut is_parked) = (true, false);
     let mut sweeper = Sweeper::new(shared.clone(), limits);
     loop {
-        let due = is_resting.then(|| shared.next_scaling()).flatten();
+        let due = is_parked.then(|| shared.next_scaling()).flatten();
         tokio::select! {
-            _ = tick.tick(), if !is_resting => {}
+            _ = tick.tick(), if !is_parked => {}
             () = at(due), if due.is_some() => {}
-            () = shared.attention.called(), if is_resting => {
-                shared.attention.wake();
-                is_resting = false;
+            () = shared.unpark.notified(), if is_parked => {
+                shared.unpark.unpark();
+                is_parked = false;
                 tick.reset();
             }
             notified = shared.poller.doorbell.notified(), if is_doorbell_open => {
@@ -84,13 +85,13 @@ pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Reque
             return;
         }
         sweeper.sweep(inbox.upgrade().as_deref(), Instant::now());
-        if sweeper.quiet > AT_REST && is_doorbell_open {
-            shared.attention.sleep();
-            // Earlier calls did not wake the sweeper.
-            is_resting = sweeper.has_nothing_to_do();
-            match is_resting {
+        if sweeper.quiet > PARKED_AFTER && is_doorbell_open {
+            shared.unpark.park();
+            // Earlier notifications did not wake the sweeper.
+            is_parked = sweeper.has_nothing_to_do();
+            match is_parked {
                 true => shared.check_opcache(),
-                false => shared.attention.wake(),
+                false => shared.unpark.unpark(),
             }
         }
     }
@@ -148,7 +149,7 @@ fn claimed(slot: &mut InFlightRequest, now: Instant, is_over: bool) -> Option<Fi
             .holder_unknown_since
             .map_or(0, |_| slot.sweeps.saturating_add(1));
         let unknown_for = now.duration_since(*slot.holder_unknown_since.get_or_insert(now));
-        if slot.sweeps == ASKED_AT {
+        if slot.sweeps == SIGNALLED_AT {
             return Some(Finding::HolderUnknown);
         }
         if slot.sweeps > MIN_SWEEPS && unknown_for > MISSING_AFTER {

@@ -1,7 +1,6 @@
 //! One boot of the application: a master process, its workers, and the events that they hold.
 
 mod adapt;
-mod attention;
 mod control;
 pub(crate) mod deadlines;
 mod health;
@@ -14,6 +13,7 @@ pub(crate) mod state;
 mod stopped;
 mod stuck;
 mod suspects;
+mod unpark;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -216,7 +216,7 @@ impl Generation {
                 progress: RequestProgress::Queued,
             });
         };
-        self.shared.attention.call();
+        self.shared.unpark.notify();
         self.shared.revalidation.request(now);
         let polls = self.shared.polling.request(now, is_one_of_many);
         let rings = &self.shared.poller.rings;

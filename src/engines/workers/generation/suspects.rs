@@ -24,7 +24,7 @@ struct Suspect {
     /// killed. None: it runs.
     suspended: Option<u32>,
     /// How often it was resumed because it may just have claimed an event.
-    reprieves: u32,
+    resumed: u32,
 }
 
 /// A suspect that does not stop within so many sweeps is killed as it is. The keeper, which sends
@@ -32,7 +32,7 @@ struct Suspect {
 const STOPS_WITHIN: u32 = 10;
 
 /// A script can make it look as if a worker had just claimed an event.
-const MAX_REPRIEVES: u32 = 3;
+const MAX_RESUMED: u32 = 3;
 
 /// The suspected workers.
 #[derive(Default)]
@@ -120,7 +120,7 @@ impl Suspect {
             tickets_shown: shared.tickets_shown(worker),
             why,
             suspended: None,
-            reprieves: 0,
+            resumed: 0,
         }
     }
 
@@ -170,10 +170,10 @@ impl Suspect {
         }
         // A worker may stop between its claim and what its line says of it.
         let may_hold = self.suspended.is_some()
-            && self.reprieves < MAX_REPRIEVES
+            && self.resumed < MAX_RESUMED
             && shared.has_claim_without_holder();
         if may_hold {
-            self.reprieves += 1;
+            self.resumed += 1;
             return Suspicion::Open;
         }
         Suspicion::Confirmed

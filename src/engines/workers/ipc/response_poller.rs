@@ -63,7 +63,7 @@ impl ResponsePoller {
 
     /// Until the returned value is dropped, its owner keeps polling, and workers do not notify.
     pub fn suppress_notifications(&self) -> Suppressed<'_> {
-        self.rings.set_need_wakeup(NeedWakeup::Never);
+        self.rings.set_need_wakeup(NeedWakeup::Suppressed);
         Suppressed(self)
     }
 
@@ -84,7 +84,7 @@ pub struct Suppressed<'a>(&'a ResponsePoller);
 impl Drop for Suppressed<'_> {
     fn drop(&mut self) {
         let need = runtime_threads().need_wakeup();
-        if need != NeedWakeup::Never {
+        if need != NeedWakeup::Suppressed {
             // Set before the last poll, so that a later frame notifies.
             self.0.rings.set_need_wakeup(need);
             self.0.poll();
@@ -118,7 +118,7 @@ impl RuntimeThreads {
         match self.threads {
             0 => NeedWakeup::Always,
             threads if self.awake < threads => NeedWakeup::Needed,
-            _ => NeedWakeup::Never,
+            _ => NeedWakeup::Suppressed,
         }
     }
 
@@ -140,8 +140,8 @@ impl ThreadParkState {
         }
         let mut runtime_threads = runtime_threads();
         runtime_threads.awake += 1;
-        if runtime_threads.need_wakeup() == NeedWakeup::Never {
-            runtime_threads.each(|poller| poller.rings.set_need_wakeup(NeedWakeup::Never));
+        if runtime_threads.need_wakeup() == NeedWakeup::Suppressed {
+            runtime_threads.each(|poller| poller.rings.set_need_wakeup(NeedWakeup::Suppressed));
         }
     }
 

@@ -197,7 +197,7 @@ impl Drive {
                     warn!(
                         jobs = self.running.len(),
                         unsettled = self.settling.len(),
-                        "grace period exceeded (work.shutdown_timeout); running jobs are released"
+                        "shutdown timeout exceeded (work.shutdown_timeout); jobs are released"
                     );
                     break;
                 }

@@ -344,12 +344,12 @@ async fn workers_that_sleep_after_the_last_request_are_ended_within_a_second() {
 }
 
 #[tokio::test]
-async fn drain_wakes_the_sweeper_of_a_generation_at_rest() {
+async fn drain_wakes_a_parked_sweeper() {
     let shared = GenerationState::without_processes(Duration::ZERO);
-    shared.attention.sleep();
+    shared.unpark.park();
     shared.drain();
-    let called = tokio::time::timeout(Duration::from_secs(60), shared.attention.called());
-    assert!(called.await.is_ok());
+    let notified = tokio::time::timeout(Duration::from_secs(60), shared.unpark.notified());
+    assert!(notified.await.is_ok());
 }
 
 #[tokio::test]
