@@ -25,7 +25,7 @@ impl GenerationState {
         if let Some(scale) = &self.scale {
             self.serves.store(true, Ordering::SeqCst);
             self.set_target(scale.target());
-            self.unpark.notify();
+            self.parking.notify();
         }
     }
 

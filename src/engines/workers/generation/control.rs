@@ -109,7 +109,7 @@ impl GenerationState {
         });
         self.end_logs().await;
         self.ended.cancel();
-        self.unpark.notify();
+        self.parking.notify();
         self.changed.notify_one();
         // No message will tell how the workers exit; their readers find out themselves.
         for worker in self.lock_workers().iter_mut().flatten() {
@@ -190,7 +190,7 @@ impl GenerationState {
             self.lock_readers().retain(|reader| *reader != ended);
             if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.lose_orphans();
-                self.unpark.notify();
+                self.parking.notify();
             }
         });
         Ok(())
@@ -224,7 +224,7 @@ impl GenerationState {
         if why.label == "drained" {
             // The worker may say so itself, or a script has shut the inbox down.
             self.is_inbox_suspect.store(true, Ordering::SeqCst);
-            self.unpark.notify();
+            self.parking.notify();
         }
         // The boot of the one that takes its place may succeed.
         let is_outdated = why.label == "boot_outdated";

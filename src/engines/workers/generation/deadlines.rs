@@ -69,8 +69,8 @@ pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Reque
         tokio::select! {
             _ = tick.tick(), if !is_parked => {}
             () = at(due), if due.is_some() => {}
-            () = shared.unpark.notified(), if is_parked => {
-                shared.unpark.unpark();
+            () = shared.parking.notified(), if is_parked => {
+                shared.parking.unpark();
                 is_parked = false;
                 tick.reset();
             }
@@ -86,12 +86,12 @@ pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Reque
         }
         sweeper.sweep(inbox.upgrade().as_deref(), Instant::now());
         if sweeper.quiet > PARKED_AFTER && is_doorbell_open {
-            shared.unpark.park();
+            shared.parking.park();
             // Earlier notifications did not wake the sweeper.
             is_parked = sweeper.has_nothing_to_do();
             match is_parked {
                 true => shared.check_opcache(),
-                false => shared.unpark.unpark(),
+                false => shared.parking.unpark(),
             }
         }
     }

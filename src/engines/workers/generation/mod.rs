@@ -7,13 +7,13 @@ mod health;
 pub(crate) mod in_flight;
 mod losses;
 pub(crate) mod master;
+mod parking;
 mod revalidation;
 pub(super) mod scale;
 pub(crate) mod state;
 mod stopped;
 mod stuck;
 mod suspects;
-mod unpark;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -216,7 +216,7 @@ impl Generation {
                 progress: RequestProgress::Queued,
             });
         };
-        self.shared.unpark.notify();
+        self.shared.parking.notify();
         self.shared.revalidation.request(now);
         let polls = self.shared.polling.request(now, is_one_of_many);
         let rings = &self.shared.poller.rings;

@@ -20,9 +20,9 @@ use tracing::debug;
 
 use super::in_flight::{Holder, InFlightRequests, Key, RequestProgress};
 use super::master::Spec;
+use super::parking::Parking;
 use super::revalidation::Revalidation;
 use super::scale::Scale;
-use super::unpark::Unpark;
 use crate::busy_poll::PollPolicy;
 use crate::engine::Report;
 use crate::engines::workers::exit_reason;
@@ -41,7 +41,7 @@ pub struct GenerationState {
     pub board: Scoreboard,
     pub poller: Arc<ResponsePoller>,
     pub in_flight: InFlightRequests,
-    pub unpark: Unpark,
+    pub parking: Parking,
     pub revalidation: Revalidation,
     pub polling: PollPolicy,
     pub metrics: Arc<Metrics>,
@@ -156,7 +156,7 @@ impl GenerationState {
             board,
             poller,
             in_flight: InFlightRequests::new(slots),
-            unpark: Unpark::default(),
+            parking: Parking::default(),
             revalidation: Revalidation::new(),
             polling: PollPolicy::new(spec.busy_poll),
             queue_wait: metrics.queue_duration(spec.name),
@@ -220,7 +220,7 @@ impl GenerationState {
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.drain.notify_one();
-        self.unpark.notify();
+        self.parking.notify();
     }
 
     /// Makes the master process replace all workers. Returns when the old ones have exited.

@@ -222,15 +222,21 @@ async fn request_with_an_overwritten_ticket_fails_within_a_second() {
     }
 }
 
-/// Another worker runs a request, so the pool stays.
-#[tokio::test]
-async fn worker_that_sleeps_while_a_request_waits_is_killed_within_a_second() {
+/// A pool whose first worker runs a request, and what waits for its response.
+fn of_two_with_one_running() -> (Pool, oneshot::Receiver<WorkerAnswer>) {
     let mut pool = Pool::new(2);
-    let (key, _running) = pool.request(false);
+    let (key, running) = pool.request(false);
     pool.write_line(0, RUNNING, Some(key));
     pool.skip_all();
     pool.now += TICK;
     pool.sweeper.sweep(pool.inbox.as_ref(), pool.now);
+    (pool, running)
+}
+
+/// Another worker runs a request, so the pool stays.
+#[tokio::test]
+async fn worker_that_sleeps_while_a_request_waits_is_killed_within_a_second() {
+    let (mut pool, _running) = of_two_with_one_running();
     let (_, _waiting) = pool.request(false);
     let is_killed = pool.killed(1);
     pool.sweeps_until("it is killed", is_killed);
@@ -240,12 +246,7 @@ async fn worker_that_sleeps_while_a_request_waits_is_killed_within_a_second() {
 /// The others hold requests, so nothing is served until one of them ends.
 #[tokio::test]
 async fn missing_worker_makes_the_pool_unready_within_a_second_and_replaced_later() {
-    let mut pool = Pool::new(2);
-    let (key, _running) = pool.request(false);
-    pool.write_line(0, RUNNING, Some(key));
-    pool.skip_all();
-    pool.now += TICK;
-    pool.sweeper.sweep(pool.inbox.as_ref(), pool.now);
+    let (mut pool, _running) = of_two_with_one_running();
     pool.shared.lock_workers()[1] = None;
     let (_, _waiting) = pool.request(false);
     let is_stuck = |shared: &GenerationState| shared.is_stuck.load(Ordering::SeqCst);
@@ -346,9 +347,9 @@ async fn workers_that_sleep_after_the_last_request_are_ended_within_a_second() {
 #[tokio::test]
 async fn drain_wakes_a_parked_sweeper() {
     let shared = GenerationState::without_processes(Duration::ZERO);
-    shared.unpark.park();
+    shared.parking.park();
     shared.drain();
-    let notified = tokio::time::timeout(Duration::from_secs(60), shared.unpark.notified());
+    let notified = tokio::time::timeout(Duration::from_secs(60), shared.parking.notified());
     assert!(notified.await.is_ok());
 }
 

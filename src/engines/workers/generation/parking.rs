@@ -1,4 +1,4 @@
-//! Wakes the sweeper, which has no timer while nothing is in flight.
+//! Parks the sweeper while nothing is in flight, and wakes it: it has no timer then.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -6,12 +6,12 @@ use tokio::sync::Notify;
 
 /// Whether the sweeper is parked, and what wakes it.
 #[derive(Default)]
-pub struct Unpark {
+pub struct Parking {
     is_parked: AtomicBool,
     notify: Notify,
 }
 
-impl Unpark {
+impl Parking {
     /// Call this after something to sweep has become visible. While the sweeper is awake, this only
     /// reads one word.
     pub fn notify(&self) {
