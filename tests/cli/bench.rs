@@ -135,6 +135,17 @@ fn open_loop_offers_its_rate() {
 }
 
 #[test]
+fn load_that_ends_before_its_responses_come_has_a_note_and_a_rate() {
+    let url = answering(|_| std::thread::sleep(Duration::from_millis(400)));
+    let json: Value = serde_json::from_str(&printed(&[&url, "-d300ms", "-c2", "--json"])).unwrap();
+    let rate = json["throughput"]["rate"]["value"].as_f64().unwrap();
+    assert!(rate > 0.0 && rate <= 2.0 / 0.4, "{json}");
+    let notes = json["notes"].to_string();
+    let note = " responses came after the load had ended; requests/s counts them";
+    assert!(notes.contains(note), "{notes}");
+}
+
+#[test]
 fn unexpected_status_fails_and_names_the_actual_one() {
     let url = format!("{}/missing", server());
     let output = bench(&[&url, "-n", "10", "-c", "2"]);

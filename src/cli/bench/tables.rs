@@ -217,6 +217,13 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
             outcome.own_busy() * 100.0
         ));
     }
+    let (late, responses) = (outcome.late.len(), outcome.totals.responses);
+    if late as u64 * 20 > responses {
+        notes.push(format!(
+            "{late} of {responses} responses came after the load had ended; requests/s counts them \
+             with the time that they took; a longer load shows more (--duration)"
+        ));
+    }
     if let Some(offered) = outcome.offered {
         if !outcome.kept_rate() {
             notes.push(match outcome.is_generator_limited() {
