@@ -191,7 +191,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             Arc::new(move || served.engines(tls.as_deref()))
         },
         queues: Arc::new(Vec::new),
-        metrics,
+        metrics: metrics.clone(),
         draining: AtomicBool::new(false),
         dashboard: Arc::default(),
         reload: {
@@ -199,7 +199,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             Box::new(move || asked())
         },
     });
-    tokio::spawn(memory_trim::run());
+    tokio::spawn(memory_trim::run(metrics));
     info!(address = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     let draining = tokio_util::sync::CancellationToken::new();

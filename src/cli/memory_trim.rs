@@ -1,6 +1,7 @@
 //! Returns free memory to the system after a peak: glibc keeps memory that was freed between other
 //! blocks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use surus_sys::memory;
@@ -8,6 +9,7 @@ use tokio::time::sleep;
 
 use crate::budget;
 use crate::observe::activity::ENDS;
+use crate::observe::metrics::Metrics;
 
 /// How soon after a peak memory is returned, and the longest pause if that does not help.
 const OFTEN: Duration = Duration::from_secs(10);
@@ -16,9 +18,12 @@ const RARELY: Duration = Duration::from_secs(320);
 /// Growth below this is ignored.
 const GROWTH: u64 = 16 << 20;
 
+/// About what an idle connection takes, which no budget counts.
+const CONNECTION: u64 = 4096;
+
 /// Returns memory whenever the process has grown, for as long as the future is polled. No timer
 /// runs while nothing happens.
-pub async fn run() {
+pub async fn run(metrics: Arc<Metrics>) {
     let Some(mut least) = resident() else {
         // Without /proc the size is unknown.
         return;
@@ -27,7 +32,7 @@ pub async fn run() {
     loop {
         ENDS.reset();
         sleep(OFTEN).await;
-        let used = budgeted();
+        let used = in_use(&metrics);
         if !pace.is_due(used) {
             continue;
         }
@@ -53,11 +58,11 @@ pub async fn run() {
 }
 
 /// When to try next. Memory in use cannot be returned, so attempts that do not help become rarer
-/// until requests and logs hold less.
+/// until requests, logs and connections hold less.
 struct TrimPace {
     pause: Duration,
     waited: Duration,
-    /// The most bytes that the budgets held since the last attempt.
+    /// The most bytes that were in use since the last attempt.
     max: u64,
 }
 
@@ -89,15 +94,21 @@ impl TrimPace {
     }
 }
 
-/// Bytes in memory that the budgets count.
-fn budgeted() -> u64 {
+/// Bytes in memory that the budgets count and connections take.
+fn in_use(metrics: &Metrics) -> u64 {
     let budgets = [
         &budget::MEMORY,
         &budget::LOG,
         &budget::ACCESS_LOG,
         &budget::QUEUE,
     ];
-    budgets.into_iter().map(budget::Budget::used).sum()
+    let budgeted: u64 = budgets.into_iter().map(budget::Budget::used).sum();
+    budgeted + connections(metrics)
+}
+
+/// About how many bytes the open connections take.
+fn connections(metrics: &Metrics) -> u64 {
+    u64::try_from(metrics.connections.get()).unwrap_or(0) * CONNECTION
 }
 
 /// Resident memory of this process in bytes (proc(5)).
@@ -123,5 +134,19 @@ mod tests {
         assert!(!pace.is_due(50 << 20));
         assert!(!pace.is_due((50 << 20) - 1));
         assert!(pace.is_due(1 << 20));
+    }
+
+    #[test]
+    fn pause_is_reset_when_many_connections_close() {
+        let metrics = Metrics::default();
+        let mut pace = TrimPace::new();
+        metrics.connections.inc_by(10_000);
+        for _ in 0..4 {
+            while !pace.is_due(connections(&metrics)) {}
+            pace.restart(pace.longer(), connections(&metrics));
+        }
+        assert!(!pace.is_due(connections(&metrics)));
+        metrics.connections.dec_by(10_000);
+        assert!(pace.is_due(connections(&metrics)));
     }
 }

@@ -105,7 +105,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     info!(address = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     if !matches!(host, Host::Server(_)) {
-        tokio::spawn(memory_trim::run());
+        tokio::spawn(memory_trim::run(metrics.clone()));
     }
     let stop = CancellationToken::new();
     let kept = part.crash_counts;
