@@ -1,6 +1,6 @@
 /* Request ring, response rings and doorbells: memory that a pool's workers share with Surus.
  *
- * While the receiver is awake, neither side needs a system call. The sockets carry what does not
+ * While the receiver is unparked, neither side needs a system call. The sockets carry what does not
  * fit. crates/sys/src/rings.rs repeats the layout; both assert the sizes. */
 #ifndef SURUS_IPC_RINGS_H
 #define SURUS_IPC_RINGS_H

@@ -1,4 +1,4 @@
-//! Marks the entity tags of responses that Surus compresses, and gives PHP its own tags back.
+//! Marks the entity tags of responses that Surus compresses, and restores them for PHP.
 //!
 //! A compressed response is equivalent to PHP's but has other bytes, so its tag must differ and be
 //! weak: `"abc"` becomes `W/"abc-surus"`. nginx only weakens tags. PHP cannot tell those from its
@@ -54,8 +54,8 @@ pub(super) fn unmark(headers: &mut HeaderMap) {
 }
 
 /// Gives a 304 the tag in the form that the client knows; another form would not refresh the
-/// client's response (RFC 9111, 4.3.4). `asked` are the request's original headers.
-pub(super) fn mark_as_asked<B>(asked: &HeaderMap, response: &mut Response<B>) {
+/// client's response (RFC 9111, 4.3.4). `requested` are the request's original headers.
+pub(super) fn mark_as_requested<B>(requested: &HeaderMap, response: &mut Response<B>) {
     if response.status() != StatusCode::NOT_MODIFIED {
         return;
     }
@@ -63,7 +63,7 @@ pub(super) fn mark_as_asked<B>(asked: &HeaderMap, response: &mut Response<B>) {
         return;
     };
     let strong = &marked.as_bytes()[b"W/".len()..];
-    let is_known = asked.get_all(header::IF_NONE_MATCH).iter().any(|value| {
+    let is_known = requested.get_all(header::IF_NONE_MATCH).iter().any(|value| {
         let mut windows = value.as_bytes().windows(strong.len());
         windows.any(|window| window == strong)
     });
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn condition_tags_are_unmarked() {
-        for (asked, expected) in [
+        for (sent, expected) in [
             ("W/\"abc-surus\"", "\"abc\""),
             ("\"abc-surus\"", "\"abc\""),
             ("\"a\", W/\"b-surus\",W/\"c\"", "\"a\", \"b\",W/\"c\""),
@@ -139,10 +139,10 @@ mod tests {
             for name in &CONDITIONS {
                 let mut headers = HeaderMap::new();
                 headers.append(name, value("\"first\""));
-                headers.append(name, value(asked));
+                headers.append(name, value(sent));
                 unmark(&mut headers);
                 let all: Vec<_> = headers.get_all(name).iter().collect();
-                assert_eq!(all, ["\"first\"", expected], "{asked}");
+                assert_eq!(all, ["\"first\"", expected], "{sent}");
             }
         }
     }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn not_modified_names_the_tag_that_the_client_has() {
-        for (asked, status, tag, expected) in [
+        for (sent, status, tag, expected) in [
             ("W/\"a-surus\"", 304, "\"a\"", "W/\"a-surus\""),
             ("\"x\", \"a-surus\"", 304, "\"a\"", "W/\"a-surus\""),
             ("\"a\"", 304, "\"a\"", "\"a\""),
@@ -169,11 +169,11 @@ mod tests {
             ("W/\"a-surus\"", 412, "\"a\"", "\"a\""),
             ("W/\"a-surus\"", 304, "W/\"a\"", "W/\"a\""),
         ] {
-            let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, value(asked))]);
+            let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, value(sent))]);
             let response = Response::builder().status(status).header("etag", tag);
             let mut response = response.body(()).unwrap();
-            mark_as_asked(&headers, &mut response);
-            assert_eq!(response.headers()["etag"], expected, "{asked} {status}");
+            mark_as_requested(&headers, &mut response);
+            assert_eq!(response.headers()["etag"], expected, "{sent} {status}");
         }
     }
 }

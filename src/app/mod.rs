@@ -304,7 +304,7 @@ impl Application {
             let tree = self.tree.load_full();
             response = tree.error_pages.apply_to_php(view, response).await;
         }
-        entity_tag::mark_as_asked(&preferences.headers, &mut response);
+        entity_tag::mark_as_requested(&preferences.headers, &mut response);
         if x_sendfile::is_asked(&response) {
             // Like static files, which are compressed only if a compressed sibling exists.
             let tree = self.tree.load();

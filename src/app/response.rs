@@ -173,8 +173,8 @@ pub fn fit_length(mut response: Response) -> Response {
         return response;
     };
     let body = std::mem::take(body);
-    let said = response.headers().get(header::CONTENT_LENGTH);
-    let promised = said.map(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let header = response.headers().get(header::CONTENT_LENGTH);
+    let promised = header.map(|length| length.to_str().ok()?.parse::<u64>().ok());
     let length = body.len() as u64;
     let is_not_modified = response.status() == StatusCode::NOT_MODIFIED;
     *response.body_mut() = match promised {

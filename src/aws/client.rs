@@ -95,10 +95,10 @@ impl AwsClient {
     pub async fn ask(
         &self,
         action: &str,
-        asked: &Value,
+        parameters: &Value,
         timeout: Duration,
     ) -> Result<Value, Error> {
-        let body = Bytes::from(asked.to_string());
+        let body = Bytes::from(parameters.to_string());
         let credentials = self.credentials.get().await.map_err(Error::Failed)?;
         let answer = self.attempt(action, &body, &credentials, timeout).await;
         match answer {

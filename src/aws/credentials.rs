@@ -189,13 +189,13 @@ mod tests {
     #[tokio::test]
     async fn credentials_of_a_role_are_renewed_and_kept_while_there_are_no_others() {
         let searches = AtomicUsize::new(0);
-        let (address, _) = service(move |asked| {
-            if asked.starts_with("PUT ") {
+        let (address, _) = service(move |request| {
+            if request.starts_with("PUT ") {
                 searches.fetch_add(1, Ordering::Relaxed);
             }
             let search = searches.load(Ordering::Relaxed);
             let keys = format!(r#"{{"AccessKeyId": "A{search}", "SecretAccessKey": "S"}}"#);
-            (search < 3).then(|| machine(asked, &keys)).flatten()
+            (search < 3).then(|| machine(request, &keys)).flatten()
         });
         let variables = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", address.as_str())];
         let provider = Provider::of_environment(variables.into());

@@ -109,12 +109,12 @@ async fn ask(method: Method, uri: &str, headers: &[(&str, &str)]) -> anyhow::Res
         request = request.header(*name, *value);
     }
     let request = request.body(Full::default())?;
-    let asked = async {
+    let response = async {
         let mut connection = connection::open(&uri).await?;
         connection::exchange(&mut connection, request).await
     };
-    let asked = tokio::time::timeout(TIMEOUT, asked).await;
-    let (status, body) = asked.with_context(|| format!("no response within {TIMEOUT:?}"))??;
+    let response = tokio::time::timeout(TIMEOUT, response).await;
+    let (status, body) = response.with_context(|| format!("no response within {TIMEOUT:?}"))??;
     if !status.is_success() {
         bail!("it responded with {status} to {}", uri.path());
     }
@@ -172,8 +172,8 @@ pub(super) mod tests {
                 while !request.ends_with("\r\n\r\n") {
                     assert!(stream.read_line(&mut request).unwrap() > 0);
                 }
-                let asked = request.split(" HTTP/").next().unwrap();
-                let answer = answer(asked);
+                let line = request.split(" HTTP/").next().unwrap();
+                let answer = answer(line);
                 let status = if answer.is_some() { 200 } else { 404 };
                 let body = answer.unwrap_or_default();
                 seen.lock().unwrap().push(request);
@@ -187,12 +187,12 @@ pub(super) mod tests {
     }
 
     /// Answers as a machine whose role has these keys.
-    pub fn machine(asked: &str, keys: &str) -> Option<String> {
+    pub fn machine(request: &str, keys: &str) -> Option<String> {
         const ROLES: &str = "GET /latest/meta-data/iam/security-credentials/";
-        match asked.strip_prefix(ROLES) {
+        match request.strip_prefix(ROLES) {
             Some("") => Some("worker\n".into()),
             Some("worker") => Some(keys.into()),
-            _ => (asked == "PUT /latest/api/token").then(|| "the-session".into()),
+            _ => (request == "PUT /latest/api/token").then(|| "the-session".into()),
         }
     }
 
@@ -207,7 +207,7 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn machine_is_asked_with_a_session_token() {
-        let (address, requests) = service(|asked| machine(asked, KEYS));
+        let (address, requests) = service(|request| machine(request, KEYS));
         let variables = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", address.as_str())].into();
         assert_found(&of_machine(&variables).await.unwrap());
         let requests = requests.lock().unwrap();
@@ -222,7 +222,8 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn container_is_asked_with_the_token_of_its_file() {
-        let (address, requests) = service(|asked| (asked == "GET /keys?a=b").then(|| KEYS.into()));
+        let (address, requests) =
+            service(|request| (request == "GET /keys?a=b").then(|| KEYS.into()));
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "the-token\n").unwrap();
         let uri = format!("{address}/keys?a=b");
@@ -240,8 +241,8 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn machine_without_a_role_is_an_error_with_its_status() {
-        let (address, _) = service(|asked| {
-            let is_token = asked == "PUT /latest/api/token";
+        let (address, _) = service(|request| {
+            let is_token = request == "PUT /latest/api/token";
             is_token.then(|| "session".into())
         });
         let variables = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", address.as_str())].into();

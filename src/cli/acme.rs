@@ -49,13 +49,13 @@ pub(super) fn prepare(
     Attempt::prepare(&config.acme, project, domain.into(), challenges, is_asked)
 }
 
-/// Runs until it is cancelled. `asked` repeats failed attempts.
+/// Runs until it is cancelled. `repeat` repeats failed attempts at once.
 pub(super) async fn run(
     project: PathBuf,
     config: Config,
     keeper: Option<Arc<Client>>,
     tls: Option<Arc<Tls>>,
-    asked: Arc<Notify>,
+    repeat: Arc<Notify>,
     metrics: Arc<Metrics>,
 ) {
     let (Some(tls), false) = (tls, config.acme.domains.is_empty()) else {
@@ -90,7 +90,7 @@ pub(super) async fn run(
         };
         is_asked = tokio::select! {
             () = tokio::time::sleep_until(next) => false,
-            () = asked.notified() => {
+            () = repeat.notified() => {
                 due.iter_mut().for_each(|(_, due)| *due = Instant::now());
                 true
             }

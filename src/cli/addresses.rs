@@ -260,8 +260,8 @@ mod tests {
                 "http.listen has both 127.0.0.1:8080 and 0.0.0.0:8080",
             ),
         ] {
-            let said = trouble(http, admin).unwrap_or_default();
-            assert!(said.contains(words), "{http:?} {admin}: {said}");
+            let message = trouble(http, admin).unwrap_or_default();
+            assert!(message.contains(words), "{http:?} {admin}: {message}");
         }
         for (http, admin) in [
             (&["127.0.0.1:8080"][..], "127.0.0.1:8081"),

@@ -25,15 +25,15 @@ pub async fn boot(
 ) -> anyhow::Result<Engines> {
     let mut booted: Engines = BTreeMap::new();
     for planned in plans {
-        let name = planned.asked.name;
+        let name = planned.pool_config.name;
         if booted.contains_key(name) {
             continue; // A plan for the case that an application cannot be booted.
         }
         let otherwise = planned.otherwise.and_then(|number| plans.get(number));
         let boot = booter(plans, planned, first, keeper, metrics);
-        let (asked, pool) = match (boot().await, otherwise) {
+        let (pool_config, pool) = match (boot().await, otherwise) {
             (Ok(pool), _) => {
-                if let Some(framework) = planned.asked.framework() {
+                if let Some(framework) = planned.pool_config.framework() {
                     info!(
                         engine = name,
                         application = %framework,
@@ -41,7 +41,7 @@ pub async fn boot(
                         "application booted by Surus's script"
                     );
                 }
-                (&planned.asked, pool)
+                (&planned.pool_config, pool)
             }
             (Err(error), Some(otherwise)) => {
                 warn!(
@@ -51,16 +51,16 @@ pub async fn boot(
                      reason above, or name a boot script (engine.script)"
                 );
                 let classic = booter(plans, otherwise, first, keeper, metrics)().await?;
-                let instead = otherwise.asked.entry.name;
+                let instead = otherwise.pool_config.entry.name;
                 let pool: Arc<dyn Engine> = Arc::new(Unbooted::new(name, classic, instead, boot));
-                (&otherwise.asked, pool)
+                (&otherwise.pool_config, pool)
             }
             (Err(error), None) => return Err(error),
         };
         let report = pool.report();
         match report.get("opcache") {
             "on" => {}
-            _ if !asked.entry.is_standing() || !asked.entry.runs_scripts() => {}
+            _ if !pool_config.entry.is_standing() || !pool_config.entry.runs_scripts() => {}
             "file cache only" => warn!(
                 "OPcache uses no shared memory (opcache.file_cache_only), so every request reads \
                  its compiled files from disk"
@@ -70,10 +70,10 @@ pub async fn boot(
                 "PHP runs without OPcache, so every request compiles its files"
             ),
         }
-        if asked.entry.name == "classic"
-            && asked.config.engine.name.is_none()
+        if pool_config.entry.name == "classic"
+            && pool_config.config.engine.name.is_none()
             && let Some(file) =
-                entry_script::names_frankenphp_worker(&planned.project, &asked.config)
+                entry_script::names_frankenphp_worker(&planned.project, &pool_config.config)
         {
             warn!(
                 engine = name,
@@ -84,13 +84,13 @@ pub async fn boot(
             );
         }
         // Others have the setting for the pools next to them.
-        if asked.entry.boots_script()
-            && let Some(reason) = asked.unused_warmup()
+        if pool_config.entry.boots_script()
+            && let Some(reason) = pool_config.unused_warmup()
         {
             warn!(engine = name, reason, "engine.warmup has no effect");
         }
         let user_ini = report.get("user_ini.filename");
-        for (setting, file) in user_ini::unrun(&planned.project, asked, user_ini) {
+        for (setting, file) in user_ini::unrun(&planned.project, pool_config, user_ini) {
             warn!(
                 engine = name,
                 setting,
@@ -99,7 +99,7 @@ pub async fn boot(
                  call it in the application for each request, or use another engine"
             );
         }
-        for setting in config_lint::unknown_settings(&report, &asked.config) {
+        for setting in config_lint::unknown_settings(&report, &pool_config.config) {
             warn!(
                 engine = name,
                 setting,

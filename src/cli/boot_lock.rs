@@ -55,19 +55,19 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn boot_in_the_background_is_told_that_another_waits() {
+    async fn background_boot_learns_that_another_waits() {
         let lock = BootLock::default();
         let background = lock.lock_in_background().await;
         assert!(lock.wanted().now_or_never().is_none());
         {
-            let mut asked = Box::pin(lock.lock());
-            assert!(asked.as_mut().now_or_never().is_none());
+            let mut waiting = Box::pin(lock.lock());
+            assert!(waiting.as_mut().now_or_never().is_none());
             assert!(lock.wanted().now_or_never().is_some());
         }
         assert!(lock.wanted().now_or_never().is_none(), "it has given up");
         drop(background);
-        let asked = lock.lock().await;
+        let held = lock.lock().await;
         assert!(lock.wanted().now_or_never().is_none(), "it does not wait");
-        drop(asked);
+        drop(held);
     }
 }

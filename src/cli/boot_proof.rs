@@ -41,24 +41,24 @@ pub enum BootVerdict {
 }
 
 /// Compares an isolating engine's boots, page by page, and names the warm-up that changes one.
-pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<BootVerdict>> {
-    let (_, site) = engine_setup::script_and_site(project, &asked.config)?;
-    if asked.learns() {
-        let mut pages = learned_pages::load(project, asked);
-        pages.retain(|page| asked.learned.has_own_host(page));
-        asked.learned.set_pages(pages);
+pub async fn compare(pool_config: &PoolConfig, project: &Path) -> anyhow::Result<Vec<BootVerdict>> {
+    let (_, site) = engine_setup::script_and_site(project, &pool_config.config)?;
+    if pool_config.learns() {
+        let mut pages = learned_pages::load(project, pool_config);
+        pages.retain(|page| pool_config.learned.has_own_host(page));
+        pool_config.learned.set_pages(pages);
     }
-    let learned = asked.learned.pages();
-    let urls = asked.config.engine.warmup.urls();
+    let learned = pool_config.learned.pages();
+    let urls = pool_config.config.engine.warmup.urls();
     let probes = Probes {
-        asked,
+        pool_config,
         project,
         site: &site,
         pages: pages(&[urls, &learned].concat(), &site),
     };
     let began = Instant::now();
     let (plain, _) = probes.answers(Warmup::off()).await?;
-    let (warm, left_out) = probes.answers(asked.config.engine.warmup.clone()).await?;
+    let (warm, left_out) = probes.answers(pool_config.config.engine.warmup.clone()).await?;
     tokio::time::sleep(SECOND.saturating_sub(began.elapsed())).await;
     // All answers are framed by plain ones, because of their dates.
     let plain = plain_answers(&plain, &probes.answers(Warmup::off()).await?.0);
@@ -76,7 +76,7 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<B
     }));
     if differences.iter().any(Option::is_some) {
         // From here on, each page alone.
-        asked.learned.set_pages(Vec::new());
+        pool_config.learned.set_pages(Vec::new());
         let suspects = suspects(urls, &learned);
         verdicts.push(BootVerdict::Changed(cause(&probes, &plain, suspects).await));
     }
@@ -171,7 +171,7 @@ pub(super) fn differences(
 }
 
 struct Probes<'a> {
-    asked: &'a PoolConfig,
+    pool_config: &'a PoolConfig,
     project: &'a Path,
     site: &'a Site,
     pages: Vec<String>,
@@ -181,11 +181,11 @@ impl Probes<'_> {
     /// Boots with these warm-ups and asks for each page. Also returns the warm-ups that the boot
     /// has left out.
     async fn answers(&self, warmup: Warmup) -> anyhow::Result<(Vec<ProbeAnswers>, Vec<String>)> {
-        let mut asked = self.asked.clone();
-        asked.config.engine.warmup = warmup;
-        let warm_ups = engine_setup::warm_up_requests(&asked, self.site)?;
+        let mut pool_config = self.pool_config.clone();
+        pool_config.config.engine.warmup = warmup;
+        let warm_ups = engine_setup::warm_up_requests(&pool_config, self.site)?;
         let metrics = Arc::new(Metrics::default());
-        let pool = engine_setup::boot_one(&asked, self.project, &metrics).await?;
+        let pool = engine_setup::boot_one(&pool_config, self.project, &metrics).await?;
         let mut all = Vec::new();
         for (page, other) in self.all() {
             let mut answers = Vec::new();

@@ -13,7 +13,7 @@ use crate::observe::log;
 use crate::package::executable::AppendedZip;
 use crate::package::executable::unpack::UnpackedApplication;
 
-/// Makes a command of Surus of the arguments: without the name of one, they are those of `serve`.
+/// Inserts `serve` into arguments that begin with no command, and the directory of `lambda`.
 pub(super) fn complete(words: &mut Vec<OsString>) {
     if AppendedZip::of_this_program().is_none() {
         return;
@@ -26,7 +26,7 @@ pub(super) fn complete(words: &mut Vec<OsString>) {
     if !is_command {
         words.insert(words.len().min(1), "serve".into());
     }
-    // Without a directory, it would be that of LAMBDA_TASK_ROOT.
+    // The default would be the directory in LAMBDA_TASK_ROOT.
     let is_function = words.get(1).is_some_and(|word| word == "lambda");
     let has_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
     if is_function && words.get(2).is_none_or(has_option) {
@@ -61,7 +61,7 @@ pub(super) fn enter() -> anyhow::Result<Option<UnpackedApplication>> {
     if unpacked.lacks_zones {
         log::print(
             "surus: PHP knows no time zones but UTC, because this system has none and the path of \
-             SURUS_BUILD_DIR or TMPDIR has more than 4 letters; unpack into /tmp\n",
+             SURUS_BUILD_DIR or TMPDIR has more than 4 characters; unpack into /tmp\n",
         );
     }
     Ok(Some(unpacked))

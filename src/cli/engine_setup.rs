@@ -193,7 +193,7 @@ pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>>
         learned: learned(),
     }];
     for name in routes::engines(&config.route) {
-        if all.iter().any(|asked| asked.name == name) {
+        if all.iter().any(|pool| pool.name == name) {
             continue;
         }
         all.push(match config.for_pool(name) {
@@ -237,23 +237,25 @@ fn named_hosts(config: &Config) -> Vec<String> {
 #[derive(Clone)]
 pub struct PlannedPool {
     pub project: PathBuf,
-    pub asked: PoolConfig,
+    pub pool_config: PoolConfig,
     pub plan: PoolPlan,
     /// The number of the plan to follow if this one's application cannot be booted.
     pub otherwise: Option<usize>,
 }
 
 /// Plans how to run the pools. Those that are only run instead of others come last.
-pub fn plan_all(asked: Vec<PoolConfig>, project: &Path) -> anyhow::Result<Vec<PlannedPool>> {
-    let plans = asked.into_iter().map(|asked| plan(asked, project));
+pub fn plan_all(pool_configs: Vec<PoolConfig>, project: &Path) -> anyhow::Result<Vec<PlannedPool>> {
+    let plans = pool_configs
+        .into_iter()
+        .map(|pool_config| plan(pool_config, project));
     let mut plans = plans.collect::<anyhow::Result<Vec<_>>>()?;
     for index in 0..plans.len() {
-        if plans[index].asked.may_be_unbooted() {
-            let unbooted = plans[index].asked.unbooted()?;
+        if plans[index].pool_config.may_be_unbooted() {
+            let unbooted = plans[index].pool_config.unbooted()?;
             plans[index].otherwise = Some(plans.len());
             plans.push(PlannedPool {
                 project: project.to_path_buf(),
-                asked: unbooted,
+                pool_config: unbooted,
                 plan: plans[index].plan.unbooted(),
                 otherwise: None,
             });
@@ -263,18 +265,18 @@ pub fn plan_all(asked: Vec<PoolConfig>, project: &Path) -> anyhow::Result<Vec<Pl
 }
 
 /// Plans how to run a pool.
-pub fn plan(asked: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
-    let ini = asked.config.php.iter();
+pub fn plan(pool_config: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
+    let ini = pool_config.config.php.iter();
     let settings = engines::Settings {
         project: Some(project.to_path_buf()),
-        learned: asked.learns().then(|| asked.learned.clone()),
-        ..asked.config.engine.clone()
+        learned: pool_config.learns().then(|| pool_config.learned.clone()),
+        ..pool_config.config.engine.clone()
     };
     let plan = engines::plan(
-        asked.name,
-        asked.entry,
+        pool_config.name,
+        pool_config.entry,
         &settings,
-        finder(project.to_path_buf(), asked.clone()),
+        finder(project.to_path_buf(), pool_config.clone()),
         ini.flat_map(|(name, value)| {
             value
                 .entries()
@@ -282,12 +284,12 @@ pub fn plan(asked: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
                 .map(|value| (name.clone(), value))
         })
         .collect(),
-        asked.config.env.clone(),
+        pool_config.config.env.clone(),
     )
-    .with_context(|| format!("engine `{}`", asked.name))?;
+    .with_context(|| format!("engine `{}`", pool_config.name))?;
     Ok(PlannedPool {
         project: project.to_path_buf(),
-        asked,
+        pool_config,
         plan,
         otherwise: None,
     })
@@ -295,11 +297,11 @@ pub fn plan(asked: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
 
 /// Plans and boots a pool.
 pub async fn boot_one(
-    asked: &PoolConfig,
+    pool_config: &PoolConfig,
     project: &Path,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Engine>> {
-    let planned = plan(asked.clone(), project)?;
+    let planned = plan(pool_config.clone(), project)?;
     boot_planned(&planned, None, metrics).await
 }
 
@@ -312,7 +314,7 @@ pub async fn boot_planned(
     let booted = engines::boot_plan(planned.plan.clone(), launch, metrics.clone());
     booted
         .await
-        .with_context(|| format!("engine `{}`", planned.asked.name))
+        .with_context(|| format!("engine `{}`", planned.pool_config.name))
 }
 
 /// The PHP file that an engine boots, and its site.
@@ -349,21 +351,21 @@ pub fn open_error_site(project: &Path, config: &Config) -> anyhow::Result<Option
 }
 
 /// The requests that warm a boot up.
-pub fn warm_up_requests(asked: &PoolConfig, site: &Site) -> anyhow::Result<Vec<Event>> {
-    if asked.framework().is_some_and(boot_script::is_checkpoint) {
+pub fn warm_up_requests(pool_config: &PoolConfig, site: &Site) -> anyhow::Result<Vec<Event>> {
+    if pool_config.framework().is_some_and(boot_script::is_checkpoint) {
         return Ok(Vec::new());
     }
-    let learned = match asked.learns() {
-        true => asked.learned.pages(),
+    let learned = match pool_config.learns() {
+        true => pool_config.learned.pages(),
         false => Vec::new(),
     };
-    let alone = asked.warms_up_alone();
-    warm_ups::requests(&learned, &asked.config.engine.warmup, alone, site)
+    let alone = pool_config.warms_up_alone();
+    warm_ups::requests(&learned, &pool_config.config.engine.warmup, alone, site)
 }
 
-fn finder(project: PathBuf, asked: PoolConfig) -> FindScript {
+fn finder(project: PathBuf, pool_config: PoolConfig) -> FindScript {
     Arc::new(move || {
-        let config = &asked.config;
+        let config = &pool_config.config;
         // Before the script is found: if the link changes meanwhile, the boot is outdated.
         let target = project.canonicalize();
         let (script, site) = script_and_site(&project, config)?;
@@ -371,8 +373,8 @@ fn finder(project: PathBuf, asked: PoolConfig) -> FindScript {
             .root()
             .to_str()
             .context("the document root is not UTF-8")?;
-        let framework = asked.framework();
-        let warmup = warm_up_requests(&asked, &site)?;
+        let framework = pool_config.framework();
+        let warmup = warm_up_requests(&pool_config, &site)?;
         Ok(Boot {
             code: framework
                 .map(|framework| boot_script::code(framework, &project))

@@ -33,8 +33,8 @@ impl Findings {
     /// Reports what would stop the start.
     pub fn stop(&mut self, error: &anyhow::Error) {
         let text = format!("{error:#}");
-        let mut said = self.stops.iter();
-        if said.any(|(site, said)| *site == self.site && text.ends_with(said.as_str())) {
+        let mut stops = self.stops.iter();
+        if stops.any(|(site, stop)| *site == self.site && text.ends_with(stop.as_str())) {
             return;
         }
         match self.site.as_str() {

@@ -19,19 +19,19 @@ use crate::app::{Application, DocumentTree};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl ServedSite {
-    /// Boots for the first time, and tells the result. If that has failed, tries again with growing
-    /// pauses, and when files change: a database may be late, or a deployment mends the site.
+    /// Boots for the first time, and sends the result. If that has failed, tries again with growing
+    /// pauses, and when files change: a database may be late, or a deployment may mend the site.
     pub(super) async fn begin(
         self: Arc<Self>,
         tree: anyhow::Result<DocumentTree>,
-        told: mpsc::Sender<anyhow::Result<()>>,
+        results: mpsc::Sender<anyhow::Result<()>>,
     ) {
         let began = Instant::now();
         let booted = {
             let _booting = self.booting.lock().await;
             self.withdraw().await;
             match self.is_planned().and(tree) {
-                // A changed file has made it boot already.
+                // A changed file has caused a boot already.
                 Ok(_) if self.hosted.application.get().is_some() => Ok(()),
                 Ok(tree) => self.boot(tree).await,
                 Err(error) => Err(error),
@@ -41,8 +41,8 @@ impl ServedSite {
         self.hosted.first_boot.end();
         let is_served = booted.is_ok();
         // The server may have begun to serve another site.
-        let _ = told.send(booted).await;
-        drop(told);
+        let _ = results.send(booted).await;
+        drop(results);
         // Without [[site]], the start has failed.
         if !is_served && !self.plan().name.is_empty() && self.plan().error.is_none() {
             self.retry(began).await;
@@ -103,10 +103,10 @@ impl ServedSite {
 
     /// Makes the first boot use no page that another front end has learned.
     async fn withdraw(&self) {
-        for (number, planned) in self.pools().filter(|(_, it)| it.asked.learns()) {
+        for (number, planned) in self.pools().filter(|(_, it)| it.pool_config.learns()) {
             let keeper = self.keeper.clone().map(|keeper| (keeper, number));
             let pages = learning::withdraw(planned, &keeper).await;
-            planned.asked.learned.propose(pages);
+            planned.pool_config.learned.propose(pages);
         }
     }
 

@@ -166,14 +166,14 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         let reload: ReloadHook = Arc::new(move || reload.clone().start());
         reload
     };
-    let asked = {
-        let asked = server_reload::AskedReload {
+    let reload_on_request = {
+        let reload_on_request = server_reload::RequestedReload {
             reload: reload.clone(),
             origin,
             keeper: keeper.clone(),
             renew: renew.clone(),
         };
-        Arc::new(move || asked.clone().start())
+        Arc::new(move || reload_on_request.clone().start())
     };
     if let Some(watching) = &watching {
         watching.start(&config.watch, &project, &served, &reload)?;
@@ -195,8 +195,8 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         draining: AtomicBool::new(false),
         dashboard: Arc::default(),
         reload: {
-            let asked = asked.clone();
-            Box::new(move || asked())
+            let reload_on_request = reload_on_request.clone();
+            Box::new(move || reload_on_request())
         },
     });
     tokio::spawn(memory_trim::run(metrics));
@@ -253,7 +253,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     });
     let start_reload = || {
         service_manager::tell(&manager, ServiceState::Reloading);
-        let (reload, ready) = (asked(), ready.clone());
+        let (reload, ready) = (reload_on_request(), ready.clone());
         tokio::spawn(async move {
             if let Err(error) = reload.await {
                 error!(error = format!("{error:#}"), "the reload failed");

@@ -49,11 +49,11 @@ fn problems(root: &Path) -> Vec<String> {
         match text(&file) {
             Ok(text) => {
                 let read = read_htaccess(&text, &memory);
-                let said = read
+                let found = read
                     .problems
                     .iter()
                     .map(|problem| sentence(&file, &url, problem));
-                sentences.extend(said);
+                sentences.extend(found);
                 kept.push(read);
             }
             Err(error) => sentences.push(format!(
@@ -224,7 +224,10 @@ mod tests {
         let long = "#\n".repeat(MAX_HTACCESS as usize);
         std::fs::write(root.join("long/.htaccess"), long).unwrap();
         let problems = problems(&root);
-        let has = |text: &str| problems.iter().filter(|said| said.contains(text)).count() == 1;
+        let has = |text: &str| {
+            let found = problems.iter().filter(|problem| problem.contains(text));
+            found.count() == 1
+        };
         assert!(has("linked/.htaccess:1: nosuchthing is not known"));
         assert!(has(
             "pipe/.htaccess: cannot be read (it is not a regular file)"
@@ -271,7 +274,7 @@ mod tests {
         }
         let problems = problems(root);
         let named = |file: &str, what: &str| {
-            let has = |said: &&String| said.contains(file) && said.contains(what);
+            let has = |problem: &&String| problem.contains(file) && problem.contains(what);
             problems.iter().filter(has).count()
         };
         assert_eq!(
@@ -282,7 +285,7 @@ mod tests {
         assert_eq!(named("e/.htaccess:1", "more than 50000 directives"), 1);
         assert_eq!(named("f/.htaccess:1", "more than 6 MiB"), 1);
         assert_eq!(named("a/.htaccess", ""), 0);
-        assert!(problems.iter().all(|said| said.contains("deny = true")));
+        assert!(problems.iter().all(|problem| problem.contains("deny = true")));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::cli::stdout::{print, say};
 /// Columns of a comment.
 const COLUMNS: usize = 90;
 
-/// Settings that many users change, with what they are for.
+/// Settings that many users change, with their purpose.
 const OTHERS: &str = "\
 #workers = 4                      # PHP processes; not set: two per CPU
 #warmup = \"learn\"                # Symfony, Laravel: learn which pages to warm up by

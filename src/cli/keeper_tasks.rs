@@ -40,7 +40,7 @@ use crate::fronts::http::{Bound, SocketFile};
 use crate::keeper::{self, Client, Directories, PrivilegedOperations};
 use crate::launcher::Role;
 
-/// What the front end learns of the directories whose descriptors it gets.
+/// Describes to the front end the directories whose descriptors it gets.
 #[derive(Serialize, Deserialize)]
 struct Layout {
     /// In the order of [`adopt`].
@@ -57,7 +57,7 @@ pub struct ProjectKeeper {
     pub project: PathBuf,
     /// What is common to all sites.
     pub config: Config,
-    /// How it was read.
+    /// How the configuration was read.
     pub origin: Arc<ConfigOrigin>,
     pub plans: Arc<Plans>,
     pub users: Users,
@@ -69,7 +69,7 @@ pub struct ProjectKeeper {
 #[derive(Default)]
 pub struct Sockets {
     open: Cell<Option<(Addresses<Bound>, Bound)>>,
-    /// The files of those that are closed.
+    /// The files of closed sockets.
     files: Cell<Vec<SocketFile>>,
 }
 
@@ -81,7 +81,7 @@ impl Sockets {
         })
     }
 
-    /// Takes those of the application and of the admin listener, in a front end.
+    /// Takes the sockets of the application and of the admin listener, in a front end.
     pub fn take(&self) -> Option<(Addresses<Bound>, Bound)> {
         self.open.take()
     }
@@ -266,11 +266,11 @@ impl PrivilegedOperations for ProjectKeeper {
 
     fn pages(&mut self, pool: u16, keep: bool, text: &str) -> anyhow::Result<()> {
         let (planned, site) = (self.plans.pool(pool)?, self.plans.site_of(pool)?);
-        let pages = planned.asked.learned.parse(text)?;
+        let pages = planned.pool_config.learned.parse(text)?;
         if keep {
-            learned_pages::keep(&self.plans.site(site)?.project, &planned.asked, &pages)?;
+            learned_pages::keep(&self.plans.site(site)?.project, &planned.pool_config, &pages)?;
         }
-        planned.asked.learned.set_pages(pages);
+        planned.pool_config.learned.set_pages(pages);
         Ok(())
     }
 
@@ -306,7 +306,7 @@ fn reopen(found: &mut [Found]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How often at most an opener is replaced.
+/// The shortest time between two replacements of an opener.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// In the front end: asks the keeper to replace the opener of a document root that has exited or
@@ -483,7 +483,7 @@ fn php_user(config: &Config) -> anyhow::Result<Identity> {
     })
 }
 
-/// What the front end is to lose.
+/// The rights that the front end drops.
 pub fn confinement(config: &Config) -> keeper::Confinement {
     keeper::Confinement {
         user: config.http.user.clone(),

@@ -49,7 +49,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
     config.engine.max_requests = 0;
     config.engine.reports_leaks = true;
     let site = engine_setup::open_site(&project, &config)?;
-    let asked = PoolConfig {
+    let pool_config = PoolConfig {
         name: ENGINE,
         entry: engines::find(ENGINE)?,
         config,
@@ -57,7 +57,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
     };
     super::block_on(async {
         let metrics = Arc::new(Metrics::default());
-        let pool = engine_setup::boot_one(&asked, &project, &metrics).await;
+        let pool = engine_setup::boot_one(&pool_config, &project, &metrics).await;
         let pool = pool.context(
             "`surus leaks` boots the application on `worker`, with a script that calls \
              surus_serve() (engine.script)",

@@ -75,7 +75,7 @@ impl Learner {
     }
 
     fn learned(&self) -> &learned::Learned {
-        &self.planned.asked.learned
+        &self.planned.pool_config.learned
     }
 
     /// Warms up by the pages that change no answer, and leaves out the others. Tries again later if
@@ -86,7 +86,7 @@ impl Learner {
             return;
         }
         info!(
-            engine = self.planned.asked.name,
+            engine = self.planned.pool_config.name,
             "learned pages are compared later, because the application boots for another reason"
         );
         let began = Instant::now();
@@ -130,7 +130,7 @@ impl Learner {
         }
         if probes.is_over() {
             warn!(
-                engine = self.planned.asked.name,
+                engine = self.planned.pool_config.name,
                 seconds = began.elapsed().as_secs(),
                 "learned pages do not warm up the boot: the comparison of answers takes too long"
             );
@@ -148,7 +148,7 @@ impl Learner {
 
     fn leave_out(&self, page: String, why: String, began: Instant) {
         warn!(
-            engine = self.planned.asked.name,
+            engine = self.planned.pool_config.name,
             page,
             reason = why,
             seconds = began.elapsed().as_secs(),
@@ -176,7 +176,7 @@ impl Learner {
         }
         if !used.is_empty() {
             info!(
-                engine = self.planned.asked.name,
+                engine = self.planned.pool_config.name,
                 pages = ?used,
                 took_ms = began.elapsed().as_millis() as u64,
                 "the boot is warmed up by the pages that clients ask for most; answers are the same"
@@ -251,20 +251,20 @@ impl Learner {
 
     /// Warms up the next boots by these pages, and with `keep` those of the next start.
     async fn set(&self, pages: &[String], keep: bool) {
-        let asked = &self.planned.asked;
+        let pool_config = &self.planned.pool_config;
         let set = match &self.keeper {
             Some((keeper, pool)) => keeper.pages(*pool, keep, learned::text(pages)).await,
-            None if keep => learned_pages::keep(&self.project, asked, pages),
+            None if keep => learned_pages::keep(&self.project, pool_config, pages),
             None => Ok(()),
         };
         if let Err(error) = set {
             let error = format!("{error:#}");
             warn!(
-                engine = asked.name,
+                engine = pool_config.name,
                 error, "cannot store the learned pages; the next start will not be warm"
             );
         }
-        asked.learned.set_pages(pages.to_vec());
+        pool_config.learned.set_pages(pages.to_vec());
     }
 }
 
@@ -294,7 +294,7 @@ pub async fn prove_again(
 
 /// Makes the next boots of a pool use no learned page, and returns those that they would use.
 pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
-    let pages = planned.asked.learned.pages();
+    let pages = planned.pool_config.learned.pages();
     if !pages.is_empty() {
         if let Some((keeper, pool)) = keeper
             && let Err(error) = keeper.pages(*pool, false, learned::text(&[])).await
@@ -302,7 +302,7 @@ pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
             let error = format!("{error:#}");
             warn!(error, "cannot make the keeper drop the learned pages");
         }
-        planned.asked.learned.set_pages(Vec::new());
+        planned.pool_config.learned.set_pages(Vec::new());
     }
     pages
 }

@@ -106,7 +106,7 @@ Examples:
   surus check /srv/app --engine rewind
   surus check /srv/app --engine rewind --boot")]
     Check(check::Check),
-    /// Write a small PHP project that runs into a new directory
+    /// Write a small, runnable PHP project into a new directory
     #[command(after_help = "\
 Examples:
   surus new shop

@@ -1,4 +1,4 @@
-//! `surus new`: writes a small PHP project that runs.
+//! `surus new`: writes a small, runnable PHP project.
 
 mod package;
 

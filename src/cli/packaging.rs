@@ -167,13 +167,13 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<InstalledPhp
         config.engine.group = None;
     }
     let program = engines::surus_php::find(config.engine.surus_php.as_deref())?;
-    let asked = PoolConfig {
+    let pool_config = PoolConfig {
         name: entry.name,
         entry,
         config,
         learned: Default::default(),
     };
-    let pool = engine_setup::boot_one(&asked, project, &Arc::new(Metrics::default())).await?;
+    let pool = engine_setup::boot_one(&pool_config, project, &Arc::new(Metrics::default())).await?;
     let report = pool.report();
     pool.drain().await;
     let files = std::iter::once(report.get("ini_file")).chain(report.get("ini_scanned").split(','));

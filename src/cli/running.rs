@@ -42,7 +42,7 @@ pub async fn is_running(address: &Address, project: &Path) -> bool {
 async fn answer<T>(
     address: &Address,
     project: &Path,
-    asked: impl Future<Output = anyhow::Result<T>>,
+    request: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
     let silence = async {
         loop {
@@ -54,7 +54,7 @@ async fn answer<T>(
         }
     };
     tokio::select! {
-        answer = asked => answer,
+        answer = request => answer,
         () = silence => Err(anyhow!(
             "surus listens on {address} and has not answered for {} seconds; look whether its \
              process is stopped, or shutting down",
@@ -69,8 +69,8 @@ async fn ask_at(
     method: &Method,
     path: &str,
 ) -> anyhow::Result<(StatusCode, String)> {
-    let asked = admin::ask(address, project, method.clone(), path);
-    answer(address, project, asked).await
+    let request = admin::ask(address, project, method.clone(), path);
+    answer(address, project, request).await
 }
 
 /// Sends a request to what runs for a project, `surus serve` if both do.
@@ -84,8 +84,8 @@ pub async fn open(
     let serve = config.admin.address(&directory);
     let work = work_address(&directory, &config);
     for address in [&serve, &work] {
-        let asked = admin::open(address, &directory, Method::GET, path);
-        match answer(address, &directory, asked).await {
+        let request = admin::open(address, &directory, Method::GET, path);
+        match answer(address, &directory, request).await {
             Err(error) if is_absent(&error) => {}
             answer => return answer,
         }
@@ -136,14 +136,14 @@ pub fn ask(
 pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
     let directory = project.directory()?;
     let address = work_address(&directory, &project.load_all()?.config);
-    let asked = super::block_on(ask_at(&address, &directory, &method, path));
-    let (status, text) = match asked {
+    let answer = super::block_on(ask_at(&address, &directory, &method, path));
+    let (status, text) = match answer {
         Err(error) if is_absent(&error) => bail!(
             "no running surus answers at {address}; start `surus work {}`, and run this command as \
              the same user",
             directory.display()
         ),
-        asked => asked?,
+        answer => answer?,
     };
     if !status.is_success() {
         bail!("{}", text.trim_end());

@@ -100,14 +100,14 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     let plans = Arc::new(Plans::new(&project, &config)?);
     for site in &plans.sites {
         let pools = &plans.pools[site.pools.clone()];
-        for planned in pools.iter().filter(|planned| planned.asked.learns()) {
+        for planned in pools.iter().filter(|planned| planned.pool_config.learns()) {
             // Not used before a comparison of answers.
-            let pages = learned_pages::load(&site.project, &planned.asked);
-            planned.asked.learned.propose(pages);
+            let pages = learned_pages::load(&site.project, &planned.pool_config);
+            planned.pool_config.learned.propose(pages);
         }
-        for planned in pools.iter().filter(|planned| planned.asked.could_learn()) {
+        for planned in pools.iter().filter(|planned| planned.pool_config.could_learn()) {
             info!(
-                engine = planned.asked.name,
+                engine = planned.pool_config.name,
                 "the boot is warmed up by a page that does not exist; with engine.warmup = \
                  \"learn\", also by pages that clients often ask for, which saves more CPU time"
             );

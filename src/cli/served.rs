@@ -115,14 +115,14 @@ impl Served {
     /// Boots all sites, and returns when the first of them is served. The others go on meanwhile,
     /// and those that fail are tried again. An error if none can be served.
     pub async fn boot(&self, trees: Vec<anyhow::Result<DocumentTree>>) -> anyhow::Result<()> {
-        let (tell, mut told) = mpsc::channel(self.sites.len().max(1));
+        let (sender, mut receiver) = mpsc::channel(self.sites.len().max(1));
         for (site, tree) in self.sites.iter().zip(trees) {
-            let begun = tokio::spawn(site.clone().begin(tree, tell.clone()));
+            let begun = tokio::spawn(site.clone().begin(tree, sender.clone()));
             site.lock_tasks().push(begun);
         }
-        drop(tell);
+        drop(sender);
         let mut failed = None;
-        while let Some(booted) = told.recv().await {
+        while let Some(booted) = receiver.recv().await {
             match booted {
                 Ok(()) => return Ok(()),
                 Err(error) => failed = failed.or(Some(error)),
@@ -318,7 +318,7 @@ impl ServedSite {
     pub(super) fn learners(&self, application: &Arc<Application>) -> Vec<Arc<Learner>> {
         let plan = self.plan();
         let learner = |(number, planned): (u16, &PlannedPool)| {
-            let name = planned.asked.name;
+            let name = planned.pool_config.name;
             let engine = application.engines.get(name)?.clone();
             let pool = name.strip_prefix(plan.prefix).unwrap_or(name);
             let application = application.clone();
@@ -334,7 +334,7 @@ impl ServedSite {
                     own.unwrap_or(&tree.site).clone()
                 }),
             };
-            planned.asked.learns().then(|| Arc::new(learner))
+            planned.pool_config.learns().then(|| Arc::new(learner))
         };
         self.pools().filter_map(learner).collect()
     }

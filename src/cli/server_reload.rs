@@ -67,9 +67,9 @@ pub fn of_sites(
     Box::pin(async move { reload.await? })
 }
 
-/// A reload that an operator asks for.
+/// A reload that an operator requests.
 #[derive(Clone)]
-pub struct AskedReload {
+pub struct RequestedReload {
     pub reload: ReloadHook,
     /// The configuration of the start.
     pub origin: Arc<ConfigOrigin>,
@@ -79,7 +79,7 @@ pub struct AskedReload {
     pub renew: Arc<Notify>,
 }
 
-impl AskedReload {
+impl RequestedReload {
     /// Starts the reload, unless the configuration has changed since the start. The future returns
     /// its result.
     pub fn start(self) -> Pending<'static, anyhow::Result<()>> {

@@ -112,12 +112,12 @@ impl SitePlan {
     /// The name of the main engine, and the pools.
     fn pools(&self) -> anyhow::Result<(&'static str, Vec<PlannedPool>)> {
         let (project, config) = (&self.project, &self.config);
-        let mut asked = engine_setup::pools(project, config)?;
-        for pool in &mut asked {
+        let mut pool_configs = engine_setup::pools(project, config)?;
+        for pool in &mut pool_configs {
             pool.name = self.label(pool.name);
         }
         let main = self.label(engine_setup::chosen(project, config)?.name);
-        Ok((main, engine_setup::plan_all(asked, project)?))
+        Ok((main, engine_setup::plan_all(pool_configs, project)?))
     }
 
     /// The name of an engine of the site in logs, metrics and the status.

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn next_attempt_is_told_with_its_reason_if_the_last_one_has_failed() {
+    fn next_attempt_is_shown_with_its_reason_if_the_last_one_has_failed() {
         let mut status = AcmeStatus {
             domain: "example.org".into(),
             next: 1_002_001,

@@ -24,7 +24,8 @@ pub struct Trust {
     certificate: Option<PathBuf>,
 }
 
-/// Where systems keep the certificates that their administrator adds, and what makes them known.
+/// Directories of the certificates that a system's administrator adds, and the command that
+/// updates the store.
 const SYSTEM: [(&str, &[&str]); 4] = [
     // Debian, Ubuntu, Alpine.
     (
@@ -161,7 +162,7 @@ impl Authority {
             "certutil is not installed (package libnss3-tools or nss-tools)"
         );
         let at = format!("sql:{}", database.display());
-        // Twice the same certificate is no error; none is.
+        // Adding a certificate twice is no error; removing a missing one is.
         let known = Command::new("certutil")
             .args(["-L", "-d", &at, "-n", &self.trusted.name])
             .stdout(Stdio::null())
@@ -221,11 +222,11 @@ fn run_program(command: &mut Command) -> anyhow::Result<()> {
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot run {name}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().last().unwrap_or("it said nothing");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let message = stderr.lines().last().unwrap_or("no message");
     ensure!(
         output.status.success(),
-        "{name} failed ({}): {said}",
+        "{name} failed ({}): {message}",
         output.status
     );
     Ok(())

@@ -69,7 +69,7 @@ fn value_in(file: &Path, setting: &str) -> Option<String> {
 /// The settings of files that PHP runs around each request.
 const AUTO_FILES: [&str; 2] = ["auto_prepend_file", "auto_append_file"];
 
-/// Which of them this file sets, and to what.
+/// The settings of these that this file has, with their values.
 pub(super) fn auto_files(file: &Path) -> Vec<String> {
     let set = |setting| {
         let value = value_in(file, setting).filter(|value| !value.is_empty())?;
@@ -78,8 +78,8 @@ pub(super) fn auto_files(file: &Path) -> Vec<String> {
     AUTO_FILES.into_iter().filter_map(set).collect()
 }
 
-/// What `.user.ini` in the document root names to be run around each request, if the pool's PHP
-/// does not read it: command-line PHP, which runs workers of RoadRunner.
+/// The files that `.user.ini` in the document root names for each request, if the pool's PHP does
+/// not read it: command-line PHP, which runs workers of RoadRunner.
 pub(super) fn unrun(project: &Path, pool: &PoolConfig, name: &str) -> Vec<(&'static str, String)> {
     if pool.entry.runs_scripts() {
         return Vec::new();

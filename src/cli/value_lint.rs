@@ -46,7 +46,7 @@ pub(super) fn suspicious_values(input: &LintInput<'_>) -> Vec<String> {
     found
 }
 
-/// What the configuration says, else what PHP reports.
+/// The value in the configuration, else the one that PHP reports.
 fn written(input: &LintInput<'_>, name: &str) -> String {
     let own = input.config.php.get(name);
     let own = own.and_then(|value| value.entries().pop());
@@ -64,9 +64,9 @@ fn bytes(name: &str, input: &LintInput<'_>) -> Option<String> {
     if text.is_empty() || is_number && is_unit {
         return None;
     }
-    let letter = unit.chars().next().map(|c| c.to_ascii_uppercase());
-    let meant = match letter {
-        Some(letter @ ('K' | 'M' | 'G')) if is_number => format!("{digits}{letter}"),
+    let multiplier = unit.chars().next().map(|c| c.to_ascii_uppercase());
+    let meant = match multiplier {
+        Some(multiplier @ ('K' | 'M' | 'G')) if is_number => format!("{digits}{multiplier}"),
         _ => "128M".to_owned(),
     };
     Some(format!(

@@ -122,27 +122,27 @@ mod tests {
         };
         let same = "# A comment\n[engine]\nworkers = 2\n[env]\nSECRET = \"one\"\n";
         assert_eq!(check(Some(same)), "");
-        let said = check(Some(
+        let error = check(Some(
             "engine.workers = 3\nenv.SECRET = 'two'\nhttp.h3 = false",
         ));
         assert!(
-            said.contains("surus.toml has changed since the start"),
-            "{said}"
+            error.contains("surus.toml has changed since the start"),
+            "{error}"
         );
         assert!(
-            said.contains("(engine.workers, env.SECRET, http)"),
-            "{said}"
+            error.contains("(engine.workers, env.SECRET, http)"),
+            "{error}"
         );
-        assert!(!said.contains("two") && said.contains("restart"), "{said}");
-        let said = check(Some("engine.workers = 2\nengine.wrong = 1\n"));
+        assert!(!error.contains("two") && error.contains("restart"), "{error}");
+        let error = check(Some("engine.workers = 2\nengine.wrong = 1\n"));
         assert!(
-            said.contains("surus.toml:2: unknown field `wrong`"),
-            "{said}"
+            error.contains("surus.toml:2: unknown field `wrong`"),
+            "{error}"
         );
-        let said = check(None);
+        let error = check(None);
         assert!(
-            said.contains("surus.toml has changed") && said.contains("env"),
-            "{said}"
+            error.contains("surus.toml has changed") && error.contains("env"),
+            "{error}"
         );
     }
 

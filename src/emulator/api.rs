@@ -132,11 +132,11 @@ async fn route(
 }
 
 fn unsupported(what: &str) -> RuntimeReply {
-    let said = serde_json::json!({
+    let body = serde_json::json!({
         "errorMessage": format!("{what} API is not supported"),
         "errorType": format!("{what}.NotSupported"),
     });
-    json(StatusCode::ACCEPTED, said.to_string())
+    json(StatusCode::ACCEPTED, body.to_string())
 }
 
 fn has_snapshots(function: &EmulatedFunction) -> bool {
@@ -393,13 +393,13 @@ fn credentials(sandbox: &Sandbox, request: &Request<Incoming>) -> Result<Runtime
     if token.as_deref() != Some(sandbox.token.as_str()) {
         return Err(ApiError::unknown());
     }
-    let said = serde_json::json!({
+    let body = serde_json::json!({
         "AccessKeyId": "emulator",
         "SecretAccessKey": "emulator",
         "Token": "emulator",
         "Expiration": rfc3339(since_epoch() + Duration::from_secs(12 * 3600)),
     });
-    Ok(json(StatusCode::OK, said.to_string()))
+    Ok(json(StatusCode::OK, body.to_string()))
 }
 
 fn nonce(headers: &HeaderMap) -> Option<&str> {

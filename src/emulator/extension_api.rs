@@ -33,16 +33,16 @@ pub async fn register(
         .state()
         .extensions
         .register(&name, &registration.events)?;
-    let mut said = serde_json::json!({
+    let mut registered = serde_json::json!({
         "functionName": function.name,
         "functionVersion": function.version,
         "handler": function.handler,
     });
     let features = text(&parts.headers, "lambda-extension-accept-feature").unwrap_or_default();
     if features.split(',').any(|f| f.trim() == "accountId") {
-        said["accountId"] = serde_json::json!(function.account);
+        registered["accountId"] = serde_json::json!(function.account);
     }
-    let mut reply = json(StatusCode::OK, said.to_string());
+    let mut reply = json(StatusCode::OK, registered.to_string());
     if let Ok(id) = HeaderValue::from_str(&id) {
         reply
             .headers_mut()

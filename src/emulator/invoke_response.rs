@@ -107,13 +107,13 @@ impl InvokeOutcome {
 }
 
 /// Maps an error type to one that Lambda accepts: `Runtime.…` or `Function.…`.
-pub fn error_kind(said: Option<&str>) -> String {
+pub fn error_kind(kind: Option<&str>) -> String {
     static VALID: std::sync::LazyLock<Option<regex::Regex>> =
         std::sync::LazyLock::new(|| regex::Regex::new(r"(Runtime|Function)\.[A-Z][a-zA-Z]+").ok());
-    let said = said.unwrap_or_default();
-    if VALID.as_ref().is_some_and(|valid| valid.is_match(said)) {
-        said.to_string()
-    } else if said.starts_with("Function.") {
+    let kind = kind.unwrap_or_default();
+    if VALID.as_ref().is_some_and(|valid| valid.is_match(kind)) {
+        kind.to_string()
+    } else if kind.starts_with("Function.") {
         "Function.Unknown".into()
     } else {
         "Runtime.Unknown".into()
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn error_type_outside_lambdas_namespaces_becomes_unknown() {
-        for (said, accepted) in [
+        for (kind, accepted) in [
             (Some("Runtime.NoSuchHandler"), "Runtime.NoSuchHandler"),
             (Some("Function.Custom"), "Function.Custom"),
             (Some("Function.custom"), "Function.Unknown"),
@@ -135,7 +135,7 @@ mod tests {
             (Some(""), "Runtime.Unknown"),
             (None, "Runtime.Unknown"),
         ] {
-            assert_eq!(error_kind(said), accepted, "{said:?}");
+            assert_eq!(error_kind(kind), accepted, "{kind:?}");
         }
     }
 

@@ -29,8 +29,8 @@ const SHARE: u32 = 50;
 /// The fewest answers of a page that is chosen.
 const FEWEST: u32 = 20;
 
-/// From how many addresses clients must have asked for a page. A link that only one visitor has (to
-/// reset a password) is not among them, also if programs look at it, too.
+/// The fewest client addresses of a page that is chosen. So a link that only one visitor has (to
+/// reset a password) is not chosen, even if programs fetch it, too.
 const ADDRESSES: usize = 3;
 
 /// The client address of warm-up requests and comparisons. An address for documentation (RFC 5737),
@@ -53,8 +53,8 @@ const NO_HOST: &str = "localhost";
 /// What a pool has learned. Its boots and the front end share it.
 #[derive(Debug, Default)]
 pub struct Learned {
-    /// The hosts that the configuration names, without ports. Pages are asked for at no other,
-    /// because clients choose what they send as a host.
+    /// The hosts that the configuration names, without ports. Pages are requested from no other,
+    /// because clients choose the host that they send.
     hosts: Vec<String>,
     counts: AtomicBool,
     state: Mutex<State>,
@@ -221,11 +221,13 @@ impl Learned {
     /// The URL of a request without a query, at a host of the configuration.
     fn page(&self, event: &Event) -> Option<String> {
         let uri = event.request.uri();
-        let asked = match uri.authority() {
+        let requested = match uri.authority() {
             Some(host) => host.host(),
             None => event.request.headers().get(header::HOST)?.to_str().ok()?,
         };
-        let name = asked.rsplit_once(':').map_or(asked, |(name, _)| name);
+        let name = requested
+            .rsplit_once(':')
+            .map_or(requested, |(name, _)| name);
         let named = self.hosts.iter().find(|it| it.eq_ignore_ascii_case(name));
         let host = named.or(self.hosts.first()).map_or(NO_HOST, String::as_str);
         let scheme = if event.origin.https { "https" } else { "http" };
@@ -233,8 +235,8 @@ impl Learned {
         is_page(&page).then_some(page)
     }
 
-    /// Reads what [`text`] has written, perhaps in a process that a request has taken over. Only
-    /// pages at hosts of the configuration are valid.
+    /// Reads what [`text`] has written, perhaps in a process that an attacker controls. Only pages
+    /// at hosts of the configuration are valid.
     pub fn parse(&self, text: &str) -> anyhow::Result<Vec<String>> {
         let pages = parse(text)?;
         for page in &pages {
@@ -263,7 +265,7 @@ pub fn text(pages: &[String]) -> String {
     format!("{FORMAT}\n{}\n", pages.join("\n"))
 }
 
-/// Reads what [`text`] has written. The text may be anybody's.
+/// Reads what [`text`] has written. The text is not trusted.
 pub fn parse(text: &str) -> anyhow::Result<Vec<String>> {
     let mut lines = text.lines();
     ensure!(lines.next() == Some(FORMAT), "not a list of pages");
@@ -275,7 +277,7 @@ pub fn parse(text: &str) -> anyhow::Result<Vec<String>> {
     Ok(pages.into_iter().map(str::to_owned).collect())
 }
 
-/// What a page's URL may be: absolute, without a query and without a user.
+/// Whether a page's URL is valid: absolute, without a query and without a user.
 fn is_page(url: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic();
     url.len() <= LONGEST
@@ -289,8 +291,7 @@ fn is_page(url: &str) -> bool {
         })
 }
 
-/// Whether the client has said nothing of itself, and the application lets others keep the answer
-/// or says nothing about it.
+/// Whether the request has neither cookies nor credentials, and the response may be stored.
 fn is_for_all(event: &Event, response: &Response) -> bool {
     let request = &event.request;
     let is_secret = |value: &http::HeaderValue| {
@@ -306,7 +307,7 @@ fn is_for_all(event: &Event, response: &Response) -> bool {
         && !(response.headers().get_all(header::CACHE_CONTROL).iter()).any(is_secret)
 }
 
-/// What counts as one address: a client of IPv6 usually has a whole network.
+/// The part of an address that counts: an IPv6 client usually has a whole network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -345,7 +346,7 @@ mod tests {
         (page.to_owned(), all)
     }
 
-    /// A secret link is asked for by its owner, and by programs that look at what is mailed.
+    /// A secret link is requested by its owner, and by programs that check mails.
     #[test]
     fn page_of_few_answers_or_addresses_is_not_chosen() {
         for (count, addresses) in [(19, 19), (100, 1), (100, 2)] {

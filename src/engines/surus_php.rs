@@ -15,15 +15,15 @@ pub fn find(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
     let program =
         std::env::current_exe().context("cannot determine the path of the surus executable")?;
     let program_dir = program.parent().unwrap_or(Path::new("/"));
-    let places = [
+    let directories = [
         program_dir.to_path_buf(),
         program_dir.join("../libexec"),
         program_dir.join("../libexec/surus"),
         program_dir.join(".."),
     ];
     let mut found: Vec<(u32, PathBuf)> = Vec::new();
-    for place in &places {
-        for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+    for directory in &directories {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let minor = name
                 .to_str()
@@ -39,9 +39,9 @@ pub fn find(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
         format!(
             "surus-php8.x not found in {}; build it (cargo build --release) or name it in \
              engine.surus_php",
-            places
+            directories
                 .iter()
-                .map(|place| place.display().to_string())
+                .map(|directory| directory.display().to_string())
                 .collect::<Vec<_>>()
                 .join(", ")
         )

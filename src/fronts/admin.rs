@@ -268,10 +268,10 @@ impl Admin {
         json(&found)
     }
 
-    async fn failures(&self, asked: Failures) -> Response<Full<Bytes>> {
+    async fn failures(&self, requested: Failures) -> Response<Full<Bytes>> {
         let mut found = Vec::new();
         for front in (self.queues)() {
-            match front.failures(&asked).await {
+            match front.failures(&requested).await {
                 Ok(failures) => found.extend(failures),
                 Err(error) => {
                     let why = format!("{error:#}\n");

@@ -102,11 +102,11 @@ impl Client {
 
     /// Asks the keeper to open the served directories of a site again.
     pub async fn site_directories(&self, site: u16) -> anyhow::Result<ServedDirectories> {
-        let asked = self.ask(
+        let answer = self.ask(
             move |id| KeeperRequest::SiteDirectories { id, site },
             Vec::new(),
         );
-        match asked.await? {
+        match answer.await? {
             KeeperAnswer::Done(number, _, mut fds) if !fds.is_empty() => {
                 let text = content(fds.remove(0))?;
                 Ok(ServedDirectories { number, text, fds })
@@ -117,8 +117,8 @@ impl Client {
 
     /// Asks the keeper for the configured certificates and keys.
     pub async fn certificates(&self) -> anyhow::Result<Vec<u8>> {
-        let asked = self.ask(|id| KeeperRequest::Certificates { id }, Vec::new());
-        match asked.await? {
+        let answer = self.ask(|id| KeeperRequest::Certificates { id }, Vec::new());
+        match answer.await? {
             KeeperAnswer::Done(_, _, mut fds) if fds.len() == 1 => Ok(content(fds.remove(0))?),
             _ => Err(confused()),
         }
@@ -126,8 +126,8 @@ impl Client {
 
     /// Asks the keeper whether the configuration is still the one of the start.
     pub async fn check_configuration(&self) -> anyhow::Result<()> {
-        let asked = self.ask(|id| KeeperRequest::Configuration { id }, Vec::new());
-        match asked.await? {
+        let answer = self.ask(|id| KeeperRequest::Configuration { id }, Vec::new());
+        match answer.await? {
             KeeperAnswer::Done(..) => Ok(()),
             _ => Err(confused()),
         }
@@ -164,8 +164,8 @@ impl Client {
 
     /// Asks the keeper to replace the opener of directories. Returns the socket to the new one.
     pub async fn opener(&self, directories: u32) -> anyhow::Result<OwnedFd> {
-        let asked = self.ask(|id| KeeperRequest::Opener { id, directories }, Vec::new());
-        match asked.await? {
+        let answer = self.ask(|id| KeeperRequest::Opener { id, directories }, Vec::new());
+        match answer.await? {
             KeeperAnswer::Done(_, _, mut fds) => {
                 fds.pop().context("the keeper's reply has no socket")
             }
@@ -313,8 +313,8 @@ impl Launcher for Client {
 
     fn runtime_dir(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>> {
         Box::pin(async move {
-            let asked = self.ask(|id| KeeperRequest::RuntimeDir { id, pool }, Vec::new());
-            match asked.await? {
+            let answer = self.ask(|id| KeeperRequest::RuntimeDir { id, pool }, Vec::new());
+            match answer.await? {
                 KeeperAnswer::Done(number, text, _) => Ok(DirHandle {
                     number,
                     path: PathBuf::from(text),

@@ -27,9 +27,9 @@ pub fn run() -> anyhow::Result<Option<u8>> {
     };
     loop {
         signals::wait(&[signals.as_fd()], None, None);
-        while let Some(told) = signals.read() {
+        while let Some(action) = signals.read() {
             // A server that has just exited is reaped below.
-            let _ = match told {
+            let _ = match action {
                 SignalAction::Child => Ok(()),
                 SignalAction::End | SignalAction::Drain => process::terminate(server),
                 SignalAction::Reload => process::hang_up(server),

@@ -152,7 +152,7 @@ impl Processes {
     }
 
     /// Resumes openers that were stopped: they run as PHP's user, so a script can do that. The
-    /// kernel tells a parent by SIGCHLD (signal(7)). One that a debugger holds is left alone.
+    /// kernel notifies a parent by SIGCHLD (signal(7)). One that a debugger holds is left alone.
     pub fn resume_stopped_openers(&self) {
         static REPORTED: LineRate = LineRate::new();
         for (pid, kind) in &self.children {

@@ -70,8 +70,8 @@ pub struct Keeper<D: PrivilegedOperations> {
     manager: Option<ServiceManager>,
     /// Set when a shutdown was requested. A front end that still runs at this time is killed.
     end: Option<Instant>,
-    /// When the first signal has asked for the end.
-    asked: Option<Instant>,
+    /// The time of the first signal that requested the end.
+    stop_requested: Option<Instant>,
 }
 
 impl<D: PrivilegedOperations> Keeper<D> {
@@ -86,7 +86,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
             logs: Logs::remember(logs),
             manager: ServiceManager::find(),
             end: None,
-            asked: None,
+            stop_requested: None,
         })
     }
 
@@ -244,22 +244,22 @@ impl<D: PrivilegedOperations> Keeper<D> {
     fn handle_signals(&mut self, mut front: Option<&mut Running>) -> Option<i32> {
         let pid = front.as_ref().map(|front| front.pid);
         let mut has_child_ended = false;
-        while let Some(told) = self.signals.read() {
-            match told {
+        while let Some(action) = self.signals.read() {
+            match action {
                 SignalAction::Child => has_child_ended = true,
                 SignalAction::End | SignalAction::Drain => {
                     let now = Instant::now();
-                    match self.asked {
+                    match self.stop_requested {
                         None => {
                             service_manager::tell(&self.manager, ServiceState::Stopping);
-                            self.asked = Some(now);
+                            self.stop_requested = Some(now);
                             let jobs = self.services.queues_grace().unwrap_or_default();
                             self.queues.end_by(now + jobs + RESERVE);
                             self.end = Some(now + self.services.grace() + RESERVE);
                             self.services.stop_listening();
                         }
                         // As in the front end: the same order, passed on by another process.
-                        Some(asked) if now - asked < REPEATED => continue,
+                        Some(stop_requested) if now - stop_requested < REPEATED => continue,
                         Some(_) => {
                             let at_once = now + AT_ONCE;
                             self.end = Some(self.end.map_or(at_once, |end| end.min(at_once)));
@@ -353,7 +353,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 static REPORTED: RateLimit = RateLimit::new();
                 if REPORTED.is_time(Instant::now()) {
                     warn!(
-                        front = front.pid,
+                        pid = front.pid,
                         error = format!("{error:#}"),
                         "rejected a request of the front end"
                     );

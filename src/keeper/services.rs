@@ -244,7 +244,7 @@ impl<D: PrivilegedOperations> Services<D> {
                 front.answer(id, socket);
             }
             KeeperRequest::Ready => {
-                debug!(front = front.pid, "the front end is ready");
+                debug!(pid = front.pid, "the front end is ready");
                 self.has_served = true;
                 log::has_started();
                 self.is_ready = true;

@@ -21,7 +21,7 @@ impl FirstLines {
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         // Every worker writes the same lines.
-        if lines.len() < 20 && !lines.iter().any(|said| said == line) {
+        if lines.len() < 20 && !lines.iter().any(|other| other == line) {
             lines.push(line.to_string());
         }
     }

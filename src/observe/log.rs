@@ -341,10 +341,10 @@ mod tests {
             settings.filter().unwrap().to_string()
         };
         assert!(filter("info").contains(SILENT));
-        let asked = filter("info,lapin=debug");
+        let filter = filter("info,lapin=debug");
         assert!(
-            asked.contains("lapin=debug") && !asked.contains(SILENT),
-            "{asked}"
+            filter.contains("lapin=debug") && !filter.contains(SILENT),
+            "{filter}"
         );
     }
 

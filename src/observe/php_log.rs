@@ -413,14 +413,14 @@ mod tests {
                      #0 b.php(3): f()\n#1 {main}\n\nNext Error: y in a.php:2\nStack trace:\n\
                      #0 {main}\n  thrown in a.php on line 1";
         let mut lines = Lines::default();
-        let mut said = Vec::new();
+        let mut logged = Vec::new();
         let text = format!("before\n{trace}\nafter\n\n");
         let (one, two) = text.split_at(30);
         for piece in [one, two] {
-            lines.add(piece.as_bytes(), |line| said.push(line.to_string()));
+            lines.add(piece.as_bytes(), |line| logged.push(line.to_string()));
         }
-        lines.settle(|line| said.push(line.to_string()));
-        assert_eq!(said, ["before", trace, "after", ""]);
+        lines.settle(|line| logged.push(line.to_string()));
+        assert_eq!(logged, ["before", trace, "after", ""]);
         lines.end(|_| panic!("no line is left"));
     }
 }

@@ -1,18 +1,18 @@
-//! Escapes what could control the terminal of the person who reads it.
+//! Escapes characters that could control the reader's terminal.
 
 use std::borrow::Cow;
 
 /// Escapes control characters, except line breaks and tabs, as JSON does.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let is_unsafe = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+    let is_unsafe = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(is_unsafe) {
         return text.into();
     }
     let mut escaped = String::with_capacity(text.len() + 16);
-    for letter in text.chars() {
-        match is_unsafe(letter) {
-            true => escaped.push_str(&format!("\\u{:04x}", u32::from(letter))),
-            false => escaped.push(letter),
+    for c in text.chars() {
+        match is_unsafe(c) {
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => escaped.push(c),
         }
     }
     escaped.into()

@@ -17,10 +17,10 @@ impl RateLimit {
 
     /// True the first time, and then again once 10 seconds have passed.
     pub fn is_time(&self, now: Instant) -> bool {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_time = said.is_none_or(|said| now.saturating_duration_since(said) >= PAUSE);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
         if is_time {
-            *said = Some(now);
+            *last = Some(now);
         }
         is_time
     }
@@ -35,7 +35,7 @@ pub struct LineRate(Mutex<Rate>);
 
 #[derive(Debug, Default)]
 struct Rate {
-    /// Lines logged and not made up for by time.
+    /// Lines logged ahead of the rate.
     ahead: u64,
     since: Option<Instant>,
     left_out: u64,

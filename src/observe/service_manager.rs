@@ -86,17 +86,17 @@ mod tests {
             let at: std::ffi::OsString = at;
             let manager = ServiceManager::at(&at).unwrap();
             let mut buffer = [0; 100];
-            let mut told = |state| {
+            let mut notify = |state| {
                 manager.tell(state);
                 let length = socket.recv(&mut buffer).unwrap();
                 String::from_utf8_lossy(&buffer[..length]).into_owned()
             };
-            assert_eq!(told(ServiceState::Ready), "READY=1");
-            let reloading = told(ServiceState::Reloading);
+            assert_eq!(notify(ServiceState::Ready), "READY=1");
+            let reloading = notify(ServiceState::Reloading);
             let (state, time) = reloading.split_once("\nMONOTONIC_USEC=").unwrap();
             assert_eq!(state, "RELOADING=1");
             assert!(time.parse::<u64>().unwrap() <= now_micros());
-            assert_eq!(told(ServiceState::Stopping), "STOPPING=1");
+            assert_eq!(notify(ServiceState::Stopping), "STOPPING=1");
         }
     }
 }

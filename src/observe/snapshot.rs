@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_percentiles_are_of_the_time_since_the_looks_before() {
+    fn rates_and_percentiles_cover_the_time_since_earlier_samples() {
         let metrics = Metrics::default();
         let mut observer = Observer::default();
         metrics.answered("classic", "2xx", Duration::from_secs(9));

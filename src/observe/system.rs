@@ -88,7 +88,7 @@ impl Memory {
             let total = memory_limit(dir)?;
             let used =
                 number(dir, "memory.current").or_else(|| number(dir, "memory.usage_in_bytes"))?;
-            // The kernel gives file pages back before it refuses memory.
+            // The kernel reclaims file pages before it refuses memory.
             let files = stat(dir, "inactive_file").unwrap_or_default();
             Some(Memory {
                 available: total.saturating_sub((used as u64).saturating_sub(files)),

@@ -70,13 +70,13 @@ fn same_version(program: &Path) -> anyhow::Result<()> {
         .arg("--version")
         .output()
         .with_context(|| format!("cannot start {}", program.display()))?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let version = String::from_utf8_lossy(&output.stdout);
     let ours = concat!("surus ", env!("CARGO_PKG_VERSION"));
-    if said.trim() != ours {
+    if version.trim() != ours {
         bail!(
             "{} --version says `{}`, and this is {ours}; both must be the same",
             program.display(),
-            said.trim()
+            version.trim()
         );
     }
     Ok(())

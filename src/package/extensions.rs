@@ -46,19 +46,19 @@ pub struct Chosen {
     pub left_out: Vec<String>,
 }
 
-/// Chooses from `directory`: what `project` requires, what is `asked` for, the usual ones, and
-/// their dependencies. `loaded` lists the extensions of this machine's PHP.
+/// Chooses from `directory`: the extensions that `project` requires, the `requested` ones, the
+/// usual ones, and their dependencies. `loaded` lists the extensions of this machine's PHP.
 pub fn choose(
     project: &Path,
     directory: &Path,
-    asked: &[String],
+    requested: &[String],
     loaded: &[String],
 ) -> anyhow::Result<Chosen> {
     let file = |name: &str| directory.join(format!("{name}.so"));
     let loaded: BTreeSet<String> = loaded.iter().map(|name| file_name(name)).collect();
     let mut wanted: BTreeSet<String> = BTreeSet::new();
     let required = required(project)?;
-    let by_name = asked
+    let by_name = requested
         .iter()
         .map(|name| (name, "--extension or [package] extensions"));
     for (name, origin) in required
@@ -101,14 +101,15 @@ pub fn choose(
     Ok(Chosen { load, left_out })
 }
 
-/// The names of what `project` requires, what is `asked` for, and the usual ones.
-pub fn wanted(project: &Path, asked: &[String]) -> anyhow::Result<BTreeSet<String>> {
+/// The names of the extensions that `project` requires, of the `requested` ones, and of the usual
+/// ones.
+pub fn wanted(project: &Path, requested: &[String]) -> anyhow::Result<BTreeSet<String>> {
     let required = required(project)?
         .into_iter()
         .map(|(name, _)| file_name(&name));
-    let asked = asked.iter().map(|name| file_name(name));
+    let requested = requested.iter().map(|name| file_name(name));
     let usual = USUAL.iter().map(|name| name.to_string());
-    Ok(required.chain(asked).chain(usual).collect())
+    Ok(required.chain(requested).chain(usual).collect())
 }
 
 /// The file name of an extension: `Zend OPcache` and `zend-opcache` are both opcache.so.
@@ -289,8 +290,9 @@ mod tests {
     #[test]
     fn missing_extension_is_named_with_its_origin() {
         let (project, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let asked = ["redis".to_string()];
-        let choose = |loaded: &[String]| choose(project.path(), directory.path(), &asked, loaded);
+        let requested = ["redis".to_string()];
+        let choose =
+            |loaded: &[String]| choose(project.path(), directory.path(), &requested, loaded);
         let error = choose(&[]).unwrap_err().to_string();
         assert!(
             error.contains("the extension redis, which --extension"),

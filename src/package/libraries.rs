@@ -66,7 +66,7 @@ impl Search {
                     }
                     Some(other) if same_file(other, &path) => {}
                     Some(other) => bail!(
-                        "{} and {} are both asked for as {name}, and one directory can hold only \
+                        "{} and {} are both requested as {name}, and one directory can hold only \
                          one of them",
                         other.display(),
                         path.display()

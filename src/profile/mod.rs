@@ -15,7 +15,7 @@ pub struct MeasuredStart {
     /// the profiler already runs.
     pub surus: u64,
     /// When the start of the PHP process was requested.
-    pub asked: u64,
+    pub requested: u64,
     /// When every worker waited for events.
     pub ready: u64,
     /// When the first request was sent, and when its response was complete.
@@ -129,7 +129,7 @@ impl Timeline {
                 .with_context(|| format!("PHP's start-up trace lacks `{what}`"))
         };
         // Surus's own start comes first, as in a real cold start.
-        let origin = measured.asked - measured.surus.min(measured.asked);
+        let origin = measured.requested - measured.surus.min(measured.requested);
         let mut phases = Vec::new();
         let mut add = |name: &str, start: u64, end: u64| {
             if end > start {
@@ -141,8 +141,8 @@ impl Timeline {
             }
         };
         let (main, started, reported) = (mark("main")?, mark("started")?, mark("reported")?);
-        add("start surus", origin, measured.asked);
-        add("start and link the PHP process", measured.asked, main);
+        add("start surus", origin, measured.requested);
+        add("start and link the PHP process", measured.requested, main);
         add("start PHP: php.ini, extensions", main, started);
         add("check OPcache", started, reported);
         let (sent, answered) = measured.first;
@@ -264,7 +264,7 @@ pub(crate) mod tests {
     pub(crate) fn timeline() -> Timeline {
         let measured = MeasuredStart {
             surus: 5,
-            asked: 1000,
+            requested: 1000,
             ready: 1100,
             first: (1200, 1300),
             second: (1400, 1410),

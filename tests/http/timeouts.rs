@@ -274,7 +274,7 @@ fn ten_thousand_idle_connections_cost_little() {
         })
         .collect();
     let grown = || resident(surus.front()).saturating_sub(before);
-    // Those that have been idle for a while give their buffers back.
+    // Connections that have been idle for a while free their buffers.
     let each = eventually_below(8 * 1024, || grown() / many as u64);
     // Nor do they wake it: each would do so once in that time otherwise.
     let woken = || {
@@ -321,7 +321,7 @@ fn slow_header_section_after_a_rest_times_out() {
     );
     let mut wire = Wire::connect(&surus);
     assert_eq!(wire.ask(GET).unwrap().status, 200);
-    // The connection gives its buffers back meanwhile.
+    // The connection frees its buffers meanwhile.
     std::thread::sleep(Duration::from_millis(900));
     wire.send("GET / HT");
     wire.rest();

@@ -57,7 +57,7 @@ fn user_ini_of_the_document_root_applies_to_a_script_outside_of_it() {
 
 /// Its own directory counts, too; the document root's settings come last.
 #[test]
-fn user_ini_beside_a_script_outside_of_the_document_root_applies_where_the_root_sets_nothing() {
+fn user_ini_next_to_a_script_outside_of_the_document_root_applies_if_the_root_sets_nothing() {
     for engine in ["rewind", "fork", "standby", "worker"] {
         let dir = project("memory_limit = 99M\n");
         let own = "memory_limit = 88M\nauto_prepend_file = own.php\n";

@@ -74,7 +74,7 @@ fn rests(site: &Site, what: &str) {
     let processes = family(site.surus.pid());
     assert!(processes.contains(&site.surus.front()) && processes.contains(&site.template()));
     assert!(site.workers().iter().all(|pid| processes.contains(pid)));
-    // Threads that had work poll for a while, and memory is given back 10 s after a request.
+    // Threads that had work poll for a while, and memory is released 10 s after a request.
     let mut seen = Vec::new();
     while seen.last().is_none_or(|woken: &Vec<_>| !woken.is_empty()) {
         assert!(

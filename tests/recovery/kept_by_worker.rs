@@ -273,7 +273,7 @@ fn worker_that_runs_out_of_descriptors_is_replaced() {
                 && log.contains("no_descriptors")
         });
         let log = site.surus.log();
-        assert!(log.contains("worker replaced (said once"), "{log}");
+        assert!(log.contains("worker replaced (logged once"), "{log}");
         assert!(!log.contains("worker crashed"), "{log}");
     }
 }

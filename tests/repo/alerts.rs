@@ -91,7 +91,7 @@ fn outcomes_of_failures_are_documented_and_alerted() {
 }
 
 /// The words that the reference of metrics shows as code.
-fn documented() -> BTreeSet<String> {
+pub fn documented() -> BTreeSet<String> {
     let reference = std::fs::read_to_string(root().join("docs/reference/metrics.md")).unwrap();
     let word = Regex::new("`([a-z0-9_*]+)`").unwrap();
     let words = word.captures_iter(&reference);

@@ -171,7 +171,7 @@ fn command_line_page_has_the_texts_of_help() {
 }
 
 /// Parses a command line as the program does.
-fn surus(words: &[String]) -> Option<String> {
+pub fn surus(words: &[String]) -> Option<String> {
     let words = ["surus"]
         .into_iter()
         .chain(words.iter().map(String::as_str));

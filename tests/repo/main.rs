@@ -6,12 +6,14 @@ mod common;
 
 mod alerts;
 mod architecture;
+mod c_names;
 mod commands;
 mod comparison;
 mod configuration;
 mod containers;
 mod engines_page;
 mod guide_commands;
+mod help_texts;
 mod http_page;
 mod log_lines;
 mod markdown;

@@ -208,7 +208,7 @@ fn job_that_fails_without_an_answer_is_tried_again_and_harms_no_other() {
         "no response before the deadline",
         "as told",
         "the answer to a job must be one frame",
-        "is not one",
+        "cannot parse the worker's answer to a job",
         "has the type 9",
     ] {
         assert!(

@@ -82,7 +82,7 @@ fn jobs_begin_no_more_often_than_the_rate_of_their_queue() {
     let work = plain.start(&["--workers", "2"]);
     work.wait_until(|| plain.count("done other") == 1);
     work.wait_until(|| plain.table.is_empty());
-    // Nine intervals, of which up to 0.1 s may be made up for.
+    // Nine intervals. The queue may catch up on 0.1 s of them.
     let took = began.elapsed();
     assert!(took > Duration::from_millis(1600), "{took:?}");
     for number in 0..10 {

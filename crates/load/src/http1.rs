@@ -71,8 +71,8 @@ impl Http1Connection {
     }
 
     /// Whether the header section of the current response is incomplete.
-    pub fn awaits_head(&self) -> bool {
-        self.reader.awaits_head()
+    pub fn awaits_header_section(&self) -> bool {
+        self.reader.awaits_header_section()
     }
 
     /// Whether the server has closed the idle connection, or sent bytes without a request.

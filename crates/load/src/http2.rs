@@ -15,7 +15,7 @@ pub struct Http2Connection {
     sender: SendRequest<Bytes>,
     driver: tokio::task::JoinHandle<()>,
     keeps_cookies: bool,
-    awaits_head: bool,
+    awaits_header_section: bool,
     /// Bytes of headers and bodies received in the current exchange, without HTTP/2's own frames.
     pub received: u64,
 }
@@ -36,13 +36,13 @@ impl Http2Connection {
             sender,
             driver,
             keeps_cookies,
-            awaits_head: true,
+            awaits_header_section: true,
             received: 0,
         })
     }
 
-    pub fn awaits_head(&self) -> bool {
-        self.awaits_head
+    pub fn awaits_header_section(&self) -> bool {
+        self.awaits_header_section
     }
 
     pub fn has_ended(&self) -> bool {
@@ -56,7 +56,7 @@ impl Http2Connection {
         wanted: &Retention<'_>,
     ) -> Result<Answer, Error> {
         self.received = 0;
-        self.awaits_head = true;
+        self.awaits_header_section = true;
         let mut parts = request.http2.clone();
         if let Some(cookies) = cookies {
             let value = http::HeaderValue::from_bytes(cookies)
@@ -71,7 +71,7 @@ impl Http2Connection {
             stream.send_data(request.body.clone(), true)?;
         }
         let (parts, mut body) = response.await?.into_parts();
-        self.awaits_head = false;
+        self.awaits_header_section = false;
         let status = parts.status.as_u16();
         let mut answer = Answer {
             status,

@@ -92,7 +92,7 @@ impl Reader {
     }
 
     /// Whether the header section is incomplete.
-    pub fn awaits_head(&self) -> bool {
+    pub fn awaits_header_section(&self) -> bool {
         matches!(self.state, State::Header)
     }
 
@@ -155,7 +155,7 @@ impl Reader {
     fn header(&mut self, bytes: &[u8]) -> Result<(usize, ReadProgress), Malformed> {
         let mut begin = 0;
         loop {
-            let (used, progress) = self.one_head(&bytes[begin..])?;
+            let (used, progress) = self.header_section(&bytes[begin..])?;
             begin += used;
             match progress {
                 None if begin < bytes.len() => {}
@@ -166,7 +166,7 @@ impl Reader {
     }
 
     /// Reads one header section. Without progress, it was an informational one.
-    fn one_head(&mut self, bytes: &[u8]) -> Result<(usize, Option<ReadProgress>), Malformed> {
+    fn header_section(&mut self, bytes: &[u8]) -> Result<(usize, Option<ReadProgress>), Malformed> {
         let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let parsed = httparse::ParserConfig::default()

@@ -82,8 +82,8 @@ impl User {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) => Err((error, links.close(request.origin).1)),
             None => {
-                let (awaits_head, received) = links.close(request.origin);
-                let failure = match awaits_head {
+                let (awaits_header_section, received) = links.close(request.origin);
+                let failure = match awaits_header_section {
                     true => RequestFailure::Timeout,
                     false => RequestFailure::Unfinished,
                 };
@@ -163,13 +163,17 @@ impl Links {
         Ok(())
     }
 
-    /// Closes a connection. Whether it still awaited a header section, and how many bytes it had
-    /// received.
+    /// Closes a connection. Returns whether it still awaited a header section, and how many bytes
+    /// it had received.
     fn close(&mut self, origin: usize) -> (bool, u64) {
         match self.connections[origin].take() {
             None => (true, 0),
-            Some(Connection::Http1(connection)) => (connection.awaits_head(), connection.received),
-            Some(Connection::Http2(connection)) => (connection.awaits_head(), connection.received),
+            Some(Connection::Http1(connection)) => {
+                (connection.awaits_header_section(), connection.received)
+            }
+            Some(Connection::Http2(connection)) => {
+                (connection.awaits_header_section(), connection.received)
+            }
         }
     }
 }

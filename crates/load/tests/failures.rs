@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use common::{answer, head, ok, plan, plan_of, response, run, serve};
+use common::{answer, header_section, ok, plan, plan_of, response, run, serve};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::socket::{bind, listen, socket};
 use surus_load::{Plan, Request, RequestFailure, RunOutcome, StatusSet, Stop, Url};
@@ -55,7 +55,7 @@ fn connection_that_is_reset_after_the_request_is_reset() {
 #[test]
 fn connection_that_ends_in_a_body_is_closed() {
     let address = serve(|mut stream| {
-        head(&mut stream);
+        header_section(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
     });
     assert_all(&run(&plan(address, 8)), RequestFailure::Closed);
@@ -63,7 +63,7 @@ fn connection_that_ends_in_a_body_is_closed() {
 
 #[test]
 fn server_that_never_answers_is_a_timeout() {
-    let address = serve(|mut stream| while head(&mut stream).is_some() {});
+    let address = serve(|mut stream| while header_section(&mut stream).is_some() {});
     let mut plan = plan(address, 8);
     plan.timeout = Duration::from_millis(50);
     let outcome = run(&plan);
@@ -75,7 +75,7 @@ fn server_that_never_answers_is_a_timeout() {
 #[test]
 fn body_without_end_is_unfinished() {
     let address = serve(|mut stream| {
-        head(&mut stream);
+        header_section(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
         while stream.write_all(&[b'x'; 1000]).is_ok() {
             std::thread::sleep(Duration::from_millis(5));
@@ -179,8 +179,8 @@ const LARGE: usize = 16 << 20;
 #[test]
 fn large_body_is_sent_while_the_response_is_read() {
     let address = serve(|mut stream| {
-        while let Some(head) = head(&mut stream) {
-            assert!(head.contains(&format!("Content-Length: {LARGE}\r\n")));
+        while let Some(request) = header_section(&mut stream) {
+            assert!(request.contains(&format!("Content-Length: {LARGE}\r\n")));
             let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n");
             stream.write_all(answer.as_bytes()).unwrap();
             let mut reader = stream.try_clone().unwrap().take(LARGE as u64);
@@ -196,7 +196,7 @@ fn large_body_is_sent_while_the_response_is_read() {
 #[test]
 fn answer_before_the_body_is_read_counts() {
     let address = serve(|mut stream| {
-        head(&mut stream);
+        header_section(&mut stream);
         stream.write_all(&response(413, "", "too large")).unwrap();
         // Reads no more, and keeps the connection until the test process ends.
         std::mem::forget(stream);
@@ -209,7 +209,7 @@ fn answer_before_the_body_is_read_counts() {
 }
 
 #[test]
-fn head_with_too_many_headers_says_so() {
+fn header_section_with_too_many_headers_says_so() {
     let headers: String = (0..200)
         .map(|number| format!("X-{number}: x\r\n"))
         .collect();

@@ -38,7 +38,7 @@ fn observe(
         Arc::<Mutex<Vec<_>>>::default(),
     );
     let (came, went) = (arrived.clone(), answered.clone());
-    let address = answer(move |head| {
+    let address = answer(move |request| {
         let now = Instant::now();
         let (number, first) = {
             let mut came = came.lock().unwrap();
@@ -47,7 +47,7 @@ fn observe(
         };
         std::thread::sleep(delay(number, now - first));
         went.lock().unwrap().push(Instant::now());
-        ok(head)
+        ok(request)
     });
     let ended = Arc::new(AtomicU64::new(0));
     let watched = ended.clone();
@@ -207,9 +207,9 @@ fn known_delays_come_back_as_the_percentiles_they_are() {
 
 #[test]
 fn rate_above_the_server_capacity_is_reported() {
-    let address = answer(|head| {
+    let address = answer(|request| {
         std::thread::sleep(Duration::from_millis(100));
-        ok(head)
+        ok(request)
     });
     let mut plan = plan(address, 1);
     // Four connections at 100 ms reach 40/s at most.
@@ -223,9 +223,9 @@ fn rate_above_the_server_capacity_is_reported() {
 
 #[test]
 fn responses_after_the_end_of_the_load_count_with_the_time_that_they_take() {
-    let address = answer(|head| {
+    let address = answer(|request| {
         std::thread::sleep(Duration::from_millis(400));
-        ok(head)
+        ok(request)
     });
     let mut plan = plan(address, 0);
     plan.stop = Stop::After(Duration::from_millis(300));
@@ -245,9 +245,9 @@ fn responses_after_the_end_of_the_load_count_with_the_time_that_they_take() {
 fn requests_are_not_sent_before_they_are_due() {
     let times = Arc::new(Mutex::new(Vec::new()));
     let seen = times.clone();
-    let address = answer(move |head| {
+    let address = answer(move |request| {
         seen.lock().unwrap().push(Instant::now());
-        ok(head)
+        ok(request)
     });
     let mut plan = plan(address, 10);
     plan.pace = Pace::Open(Schedule::constant(50.0));
@@ -274,11 +274,11 @@ fn ramp_has_the_number_of_requests_under_its_line() {
 #[test]
 fn requests_that_were_never_sent_count_with_the_time_that_they_waited() {
     let count = AtomicU64::new(0);
-    let address = answer(move |head| {
+    let address = answer(move |request| {
         if count.fetch_add(1, Ordering::Relaxed) >= 10 {
             std::thread::sleep(Duration::from_secs(3));
         }
-        ok(head)
+        ok(request)
     });
     let mut plan = plan(address, 1);
     plan.concurrency = 1;
@@ -298,9 +298,9 @@ fn requests_that_were_never_sent_count_with_the_time_that_they_waited() {
 
 #[test]
 fn number_of_requests_that_takes_longer_than_its_rate_allows_misses_the_rate() {
-    let address = answer(|head| {
+    let address = answer(|request| {
         std::thread::sleep(Duration::from_millis(20));
-        ok(head)
+        ok(request)
     });
     let mut missed = plan(address, 20);
     missed.concurrency = 1;
@@ -362,8 +362,8 @@ fn rate_far_above_the_sent_one_is_counted_without_a_loop() {
 #[test]
 fn cpu_of_the_drain_does_not_make_the_generator_the_limit() {
     let length = Duration::from_millis(50);
-    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let body = format!("{head}{}0\r\n\r\n", "1\r\nx\r\n".repeat(3 << 20));
+    let section = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let body = format!("{section}{}0\r\n\r\n", "1\r\nx\r\n".repeat(3 << 20));
     let address = answer(move |_| {
         std::thread::sleep(length * 4);
         Some(body.clone().into_bytes())

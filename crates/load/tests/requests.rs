@@ -11,34 +11,34 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{answer, head, http2, http2_ending, ok, plan, plan_of, response, run, serve};
+use common::{answer, header_section, http2, http2_ending, ok, plan, plan_of, response, run, serve};
 use surus_load::{Mix, Protocol, Request, RequestFailure, Url, parse_file};
 
-/// A server that answers with `ok`, and the heads that it got.
+/// A server that answers with `ok`, and the requests that it got.
 fn recording() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
-    let heads = Arc::new(Mutex::new(Vec::new()));
-    let seen = heads.clone();
-    let address = answer(move |head| {
-        seen.lock().unwrap().push(head.to_string());
-        ok(head)
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let seen = received.clone();
+    let address = answer(move |request| {
+        seen.lock().unwrap().push(request.to_string());
+        ok(request)
     });
-    (address, heads)
+    (address, received)
 }
 
 #[test]
 fn connections_are_reused_with_keep_alive_and_opened_for_each_request_without() {
-    let (address, heads) = recording();
+    let (address, received) = recording();
     let mut plan = plan(address, 40);
     let outcome = run(&plan);
     assert_eq!((outcome.totals.responses, outcome.totals.failed()), (40, 0));
     let each = ok("").unwrap().len() as u64;
     assert_eq!(outcome.totals.received, 40 * each, "bytes are counted");
     assert!(
-        heads
+        received
             .lock()
             .unwrap()
             .iter()
-            .all(|head| !head.contains("Connection"))
+            .all(|request| !request.contains("Connection"))
     );
 
     let url = Url::parse(&format!("http://{address}/")).unwrap();
@@ -46,9 +46,9 @@ fn connections_are_reused_with_keep_alive_and_opened_for_each_request_without() 
     plan.mix = Arc::new(Mix::new(&[Request::get(url)], false).unwrap());
     assert_eq!(run(&plan).totals.connections, 40);
     assert!(
-        heads.lock().unwrap()[40..]
+        received.lock().unwrap()[40..]
             .iter()
-            .all(|head| head.contains("Connection: close"))
+            .all(|request| request.contains("Connection: close"))
     );
 }
 
@@ -61,15 +61,15 @@ fn connection_that_the_server_closes_politely_is_opened_again() {
 
 #[test]
 fn file_of_many_requests_is_sent_in_its_order_and_different_weights_have_a_limit() {
-    let (address, heads) = recording();
+    let (address, received) = recording();
     let base = Url::parse(&format!("http://{address}")).unwrap().origin;
     let lines: Vec<_> = (0..10_001).map(|number| format!("/{number}")).collect();
     let requests = parse_file(&lines.join("\n"), Some(&base)).unwrap();
     let mut plan = plan_of(&requests, 3);
     plan.concurrency = 1;
     assert_eq!(run(&plan).totals.responses, 3);
-    let heads = heads.lock().unwrap();
-    let paths = heads.iter().map(|head| head.split(' ').nth(1).unwrap());
+    let received = received.lock().unwrap();
+    let paths = received.iter().map(|request| request.split(' ').nth(1).unwrap());
     assert_eq!(paths.collect::<Vec<_>>(), ["/0", "/1", "/2"]);
 
     let mut requests = requests;
@@ -84,16 +84,16 @@ fn file_of_many_requests_is_sent_in_its_order_and_different_weights_have_a_limit
 
 #[test]
 fn weights_decide_how_often_each_url_is_sent() {
-    let (address, heads) = recording();
+    let (address, received) = recording();
     let request = |path: &str, weight| Request {
         weight,
         ..Request::get(Url::parse(&format!("http://{address}{path}")).unwrap())
     };
     run(&plan_of(&[request("/a", 30), request("/b", 10)], 40));
     let mut counts = BTreeMap::new();
-    for head in heads.lock().unwrap().iter() {
+    for request in received.lock().unwrap().iter() {
         *counts
-            .entry(head.split(' ').nth(1).unwrap().to_string())
+            .entry(request.split(' ').nth(1).unwrap().to_string())
             .or_insert(0) += 1;
     }
     assert_eq!(
@@ -105,10 +105,10 @@ fn weights_decide_how_often_each_url_is_sent() {
 #[test]
 fn cookies_are_kept_per_connection_and_deleted_when_they_expire() {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let heads = seen.clone();
+    let received = seen.clone();
     let count = AtomicU64::new(0);
-    let address = answer(move |head| {
-        heads.lock().unwrap().push(head.to_string());
+    let address = answer(move |request| {
+        received.lock().unwrap().push(request.to_string());
         let cookie = match count.fetch_add(1, Ordering::Relaxed) {
             0 => "Set-Cookie: id=1; Path=/\r\nSet-Cookie: other=2\r\n",
             1 => "Set-Cookie: id=; Max-Age=0\r\n",
@@ -132,17 +132,17 @@ fn cookies_are_kept_per_connection_and_deleted_when_they_expire() {
 #[test]
 fn cookies_that_are_no_ascii_come_back_as_they_were_set() {
     let address = serve(|mut stream| {
-        let mut head = Vec::new();
+        let mut request = Vec::new();
         let mut byte = [0];
         while matches!(stream.read(&mut byte), Ok(1..)) {
-            head.push(byte[0]);
-            if head.ends_with(b"\r\n\r\n") {
+            request.push(byte[0]);
+            if request.ends_with(b"\r\n\r\n") {
                 let cookie = b"Cookie: name=Jos\xe9\r\n";
-                let has_it = head.windows(cookie.len()).any(|it| it == cookie);
+                let has_it = request.windows(cookie.len()).any(|it| it == cookie);
                 let status: &[u8] = if has_it { b"200" } else { b"401" };
                 let fields = b" X\r\nContent-Length: 0\r\nSet-Cookie: name=Jos\xe9\r\n\r\n";
                 let _ = stream.write_all(&[b"HTTP/1.1 ", status, fields].concat());
-                head.clear();
+                request.clear();
             }
         }
     });
@@ -166,8 +166,8 @@ fn cookies_of_one_origin_are_not_sent_to_another() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let serve = |name: &'static str| {
         let seen = seen.clone();
-        answer(move |head| {
-            seen.lock().unwrap().push(head.to_string());
+        answer(move |request| {
+            seen.lock().unwrap().push(request.to_string());
             Some(response(200, &format!("Set-Cookie: {name}=1\r\n"), ""))
         })
     };
@@ -181,16 +181,16 @@ fn cookies_of_one_origin_are_not_sent_to_another() {
     let seen = seen.lock().unwrap();
     let of = |address: SocketAddr| {
         let host = format!("Host: {address}\r\n");
-        let heads = seen.iter().filter(move |head| head.contains(&host));
-        heads.map(String::as_str).collect::<Vec<_>>()
+        let received = seen.iter().filter(move |request| request.contains(&host));
+        received.map(String::as_str).collect::<Vec<_>>()
     };
     for (address, name) in [(addresses[0], "a"), (addresses[1], "b")] {
-        let heads = of(address);
-        assert!(!heads[0].contains("Cookie"), "{heads:?}");
+        let received = of(address);
+        assert!(!received[0].contains("Cookie"), "{received:?}");
         let own = format!("\r\nCookie: {name}=1\r\n");
         assert!(
-            heads[1..].iter().all(|head| head.contains(&own)),
-            "{heads:?}"
+            received[1..].iter().all(|request| request.contains(&own)),
+            "{received:?}"
         );
     }
 }
@@ -201,8 +201,8 @@ fn cookies_beyond_the_limits_of_browsers_are_not_kept() {
     let sent = Arc::new(Mutex::new(String::new()));
     let last = sent.clone();
     let count = AtomicU64::new(0);
-    let address = answer(move |head| {
-        *last.lock().unwrap() = head.to_string();
+    let address = answer(move |request| {
+        *last.lock().unwrap() = request.to_string();
         let cookies = match count.fetch_add(1, Ordering::Relaxed) {
             number @ 0..10 => {
                 let name = |cookie| format!("Set-Cookie: n{}=v\r\n", number * 20 + cookie);
@@ -221,8 +221,8 @@ fn cookies_beyond_the_limits_of_browsers_are_not_kept() {
     plan.concurrency = 1;
     plan.keeps_cookies = true;
     run(&plan);
-    let head = sent.lock().unwrap();
-    let line = head.lines().find_map(|line| line.strip_prefix("Cookie: "));
+    let request = sent.lock().unwrap();
+    let line = request.lines().find_map(|line| line.strip_prefix("Cookie: "));
     let cookies: Vec<_> = line.unwrap().split("; ").collect();
     let names: Vec<_> = cookies
         .iter()
@@ -364,8 +364,8 @@ fn unix_socket_carries_requests() {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut head = [0; 1024];
-            let _ = std::io::Read::read(&mut stream, &mut head);
+            let mut request = [0; 1024];
+            let _ = std::io::Read::read(&mut stream, &mut request);
             let _ = stream.write_all(&response(200, "Connection: close\r\n", "x"));
         }
     });
@@ -384,7 +384,7 @@ fn connections_without_keep_alive_to_this_machine_come_from_many_addresses() {
         seen.lock()
             .unwrap()
             .insert(stream.peer_addr().unwrap().ip());
-        while head(&mut stream).is_some() {
+        while header_section(&mut stream).is_some() {
             stream.write_all(&response(200, "", "x")).unwrap();
         }
     });
@@ -418,7 +418,7 @@ fn http2_responses_and_failures_are_counted() {
         (20, 0, 4)
     );
     assert!(totals.received >= 20 * 100_000);
-    // Names and values of the fields, as of responses. No head of HTTP/1.1 was sent.
+    // Names and values of the fields, as of responses. No header section of HTTP/1.1 was sent.
     let authority = address.to_string();
     let agent = format!("surus-bench/{}", env!("CARGO_PKG_VERSION"));
     let fields = [

@@ -4,14 +4,14 @@
 use proptest::prelude::*;
 use surus_load::response::{HeaderSection, Malformed, ReadProgress, Reader};
 
-/// The head, the body, how many bytes were used and whether the response is complete.
+/// The header section, the body, how many bytes were used and whether the response is complete.
 type RunOutcome = Result<(Option<HeaderSection>, Vec<u8>, usize, bool), Malformed>;
 
 /// Reads `bytes` in pieces of these sizes.
 fn read(bytes: &[u8], sizes: &[usize]) -> RunOutcome {
     let mut reader = Reader::new(false);
     reader.begin(false, true);
-    let mut head = None;
+    let mut section = None;
     let mut used = 0;
     let mut sizes = sizes.iter().copied().cycle();
     let mut end = 0;
@@ -24,13 +24,13 @@ fn read(bytes: &[u8], sizes: &[usize]) -> RunOutcome {
             assert!(count <= end - used);
             used += count;
             if let ReadProgress::Header(new) = progress {
-                assert!(head.is_none(), "two heads");
-                head = Some(new);
+                assert!(section.is_none(), "two header sections");
+                section = Some(new);
             }
         }
     }
     let is_complete = reader.is_done() || reader.end();
-    Ok((head, reader.body.clone(), used, is_complete))
+    Ok((section, reader.body.clone(), used, is_complete))
 }
 
 fn whole(text: &str) -> RunOutcome {
@@ -39,10 +39,10 @@ fn whole(text: &str) -> RunOutcome {
 
 #[test]
 fn body_with_length_ends_at_its_length() {
-    let (head, body, used, done) =
+    let (section, body, used, done) =
         whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP").unwrap();
     assert_eq!(
-        head,
+        section,
         Some(HeaderSection {
             status: 200,
             keeps_alive: true
@@ -64,9 +64,9 @@ fn chunked_body_with_extensions_and_trailers_is_decoded() {
 
 #[test]
 fn response_without_length_ends_with_the_connection() {
-    let (head, body, _, done) = whole("HTTP/1.1 200 OK\r\n\r\nabc").unwrap();
+    let (section, body, _, done) = whole("HTTP/1.1 200 OK\r\n\r\nabc").unwrap();
     assert_eq!((body.as_slice(), done), (&b"abc"[..], true));
-    assert!(!head.unwrap().keeps_alive);
+    assert!(!section.unwrap().keeps_alive);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn informational_responses_are_skipped() {
 }
 
 #[test]
-fn statuses_without_a_body_are_complete_with_their_head() {
+fn statuses_without_a_body_end_with_their_header_section() {
     for status in [204, 304] {
         let text = format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\n");
         assert!(whole(&text).unwrap().3, "{status}");

@@ -340,8 +340,8 @@ fn text_of_others_is_no_markup_in_markdown() {
 #[test]
 fn failure_is_on_the_page_in_json_and_in_markdown() {
     let page = report().html(&json!({}));
-    let said = "role=\"alert\"><b>Failed:</b> nothing &lt;came&gt;</p>";
-    assert!(page.contains(said), "{page}");
+    let html = "role=\"alert\"><b>Failed:</b> nothing &lt;came&gt;</p>";
+    assert!(page.contains(html), "{page}");
     assert_eq!(report().json()["failure"], "nothing <came>");
     let markdown = report().markdown();
     assert!(

@@ -224,11 +224,11 @@ fn time_of_many_processes_that_use_little_is_counted_in_full() {
         .spawn()
         .unwrap();
     let mut commands = parent.stdin.take().unwrap();
-    let mut said = BufReader::new(parent.stdout.take().unwrap()).lines();
+    let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
     let begin = || Probe::begin(vec![parent.id().cast_signed()]).unwrap();
     let (mut probe, mut after_all) = (begin(), begin());
     commands.write_all(b"begin\n").unwrap();
-    let used = said.next().unwrap().unwrap().parse::<f64>().unwrap() / 1e6;
+    let used = lines.next().unwrap().unwrap().parse::<f64>().unwrap() / 1e6;
     assert!(used >= 0.25, "50 processes used {used} s");
     // The parent uses some, too, and each child before its clock is read again.
     let running = probe.sample();
@@ -237,7 +237,7 @@ fn time_of_many_processes_that_use_little_is_counted_in_full() {
         "{running:?}"
     );
     commands.write_all(b"wait\n").unwrap();
-    assert_eq!(said.next().unwrap().unwrap(), "waited");
+    assert_eq!(lines.next().unwrap().unwrap(), "waited");
     // Ticks lose up to 20 ms, but not of each child.
     let waited = after_all.sample();
     assert!(waited.processes == 1, "{waited:?}");

@@ -52,16 +52,16 @@ pub fn fork_into(keep: &[BorrowedFd<'_>], run: impl FnOnce() -> i32) -> io::Resu
 /// Runs `run` in a process of its own, and waits for it. Returns its exit status, if it has one,
 /// and what it has written, read from its beginning. Its other memory is freed with it.
 pub fn ask(run: impl FnOnce(&File) -> i32) -> io::Result<(Option<i32>, File)> {
-    let mut said = File::from(crate::process::writable_memory_file()?);
-    let pid = fork_into(&[said.as_fd()], || run(&said))?;
+    let mut output = File::from(crate::process::writable_memory_file()?);
+    let pid = fork_into(&[output.as_fd()], || run(&output))?;
     let status = loop {
         match reap(pid) {
             Some(status) => break crate::process::exit_status(status),
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     };
-    said.rewind()?;
-    Ok((status, said))
+    output.rewind()?;
+    Ok((status, output))
 }
 
 /// Takes from this process what a terminal's user types: its stdin becomes `/dev/null`, and it can

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_sockets_are_told_apart() {
+    fn kinds_of_sockets_are_distinguished() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
         let name = format!("surus-sys-inherited-{}", std::process::id());

@@ -1,5 +1,5 @@
 //! The request ring, the doorbells and the response rings of a pool, in memory that its workers
-//! share with Surus. While the receiver is awake, neither side needs a system call.
+//! share with Surus. While the receiver is unparked, neither side needs a system call.
 //!
 //! The layout is that of `sapi/ipc/rings.h`; both sides assert the sizes. Whatever a worker writes
 //! there, this module never reads or writes outside the memory, and it keeps its own copy of every

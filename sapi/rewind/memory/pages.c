@@ -237,8 +237,8 @@ bool surus_pages_checkpoint(int pagemap)
 
 /* --- restoring --- */
 
-/* Gives hot pages back to the kernel: all, or those that have been idle for long. Their mapping
- * then shows the file again. */
+/* Returns hot pages to the kernel: all, or those that have been idle for long. Their mapping then
+ * shows the file again. */
 static bool cool(bool all)
 {
 	size_t kept = 0;

@@ -283,9 +283,9 @@ impl Root {
     }
 
     /// Whether the target is a dot file, or PHP source whose requested name does not show it.
-    fn conceals(&self, asked: &Path, real: &Path) -> bool {
+    fn conceals(&self, requested: &Path, real: &Path) -> bool {
         // Clients cannot request `.htaccess`; Surus opens it to apply its rules.
-        if is_htaccess(asked) {
+        if is_htaccess(requested) {
             return false;
         }
         // Directories above the site, or common to both, do not count: the whole project may be
@@ -297,7 +297,7 @@ impl Root {
             .take_while(|(a, b)| a == b);
         let inside = real.starts_with(&self.path);
         // The caller has allowed this name.
-        let end = match real.file_name() == asked.file_name() {
+        let end = match real.file_name() == requested.file_name() {
             true => real.parent().unwrap_or(real),
             false => real,
         };
@@ -308,7 +308,7 @@ impl Root {
             let meant = name.starts_with(b"..") || inside && depth == 0 && name == b".well-known";
             name.starts_with(b".") && !meant
         });
-        hidden || kind_of(real) != NameKind::Plain && kind_of(asked) != NameKind::Script
+        hidden || kind_of(real) != NameKind::Plain && kind_of(requested) != NameKind::Script
     }
 
     #[cfg(test)]

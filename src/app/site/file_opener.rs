@@ -170,8 +170,8 @@ fn link_at(root: &Root, path: &Path) -> OpenerReply {
     }
 }
 
-fn encode(told: &OpenerReply) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
-    let (code, text, fd): (u8, &[u8], _) = match told {
+fn encode(reply: &OpenerReply) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
+    let (code, text, fd): (u8, &[u8], _) = match reply {
         OpenerReply::Path(path) => (1, path.as_os_str().as_bytes(), None),
         OpenerReply::Opened(OpenedPath::Regular { file, real, .. }) => match real {
             None => (2, b"", Some(file.as_fd())),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const STALE: Duration = Duration::from_secs(1);
 
 /// More than the scripts and directories that an application uses frequently.
-const PLACES: usize = 256;
+const SLOTS: usize = 256;
 
 /// Entries by the hash of their names.
 #[derive(Debug)]
@@ -26,43 +26,43 @@ struct Seen<T> {
 
 impl<T: Clone> Recent<T> {
     pub(super) fn new() -> Recent<T> {
-        Recent((0..PLACES).map(|_| RwLock::default()).collect())
+        Recent((0..SLOTS).map(|_| RwLock::default()).collect())
     }
 
     pub(super) fn get(&self, name: &[u8], now: Instant) -> Option<T> {
-        let place = self.place(name).read();
-        let place = place.unwrap_or_else(PoisonError::into_inner);
-        let seen = place.as_ref()?;
+        let slot = self.slot(name).read();
+        let slot = slot.unwrap_or_else(PoisonError::into_inner);
+        let seen = slot.as_ref()?;
         let fresh = now.saturating_duration_since(seen.at) < STALE;
         (fresh && *seen.name == *name).then(|| seen.what.clone())
     }
 
     /// The last entry for the name, regardless of its age.
     pub(super) fn last(&self, name: &[u8]) -> Option<T> {
-        let place = self.place(name).read();
-        let place = place.unwrap_or_else(PoisonError::into_inner);
-        let seen = place.as_ref()?;
+        let slot = self.slot(name).read();
+        let slot = slot.unwrap_or_else(PoisonError::into_inner);
+        let seen = slot.as_ref()?;
         (*seen.name == *name).then(|| seen.what.clone())
     }
 
     pub(super) fn put(&self, name: &[u8], what: T, now: Instant) {
-        let mut place = self
-            .place(name)
+        let mut slot = self
+            .slot(name)
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *place = Some(Seen {
+        *slot = Some(Seen {
             name: name.into(),
             what,
             at: now,
         });
     }
 
-    fn place(&self, name: &[u8]) -> &RwLock<Option<Seen<T>>> {
+    fn slot(&self, name: &[u8]) -> &RwLock<Option<Seen<T>>> {
         // FNV. Forced collisions gain an attacker nothing.
         let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
         // FNV's last bytes hardly affect the upper half.
-        &self.0[(hash ^ (hash >> 32)) as usize % PLACES]
+        &self.0[(hash ^ (hash >> 32)) as usize % SLOTS]
     }
 }

@@ -57,15 +57,15 @@ impl Site {
         }
     }
 
-    /// Does a look-up that was put off. The request waits for those of the site before it. Returns
-    /// what was asked, and what was found.
+    /// Does a look-up that was put off, after the earlier ones of the site. Returns the question
+    /// and the result.
     pub async fn find_in_turn<T: Send + 'static>(
         self: &Arc<Site>,
         later: Later,
-        asked: T,
+        question: T,
         find: impl Fn(&Site, &T, Pace) -> Resolution + Send + 'static,
     ) -> Result<(T, Resolution), LookupError> {
-        let found = tokio::time::timeout(MAX_WAIT, self.find_slowly(later, asked, find)).await;
+        let found = tokio::time::timeout(MAX_WAIT, self.find_slowly(later, question, find)).await;
         found.unwrap_or_else(|_| {
             static REPORTED: RateLimit = RateLimit::new();
             if REPORTED.is_time(Instant::now()) {
@@ -80,7 +80,7 @@ impl Site {
     async fn find_slowly<T: Send + 'static>(
         self: &Arc<Site>,
         later: Later,
-        asked: T,
+        question: T,
         find: impl Fn(&Site, &T, Pace) -> Resolution + Send + 'static,
     ) -> Result<(T, Resolution), LookupError> {
         let htaccess = self.htaccess.as_ref().ok_or(LookupError::Broken)?;
@@ -90,12 +90,12 @@ impl Site {
             Later::Costly => 0,
         };
         for _ in 0..reads {
-            // The request before has probably read the same files. Most rules take few steps, so
+            // Usually an earlier request has cached the same files. Most rules take few steps, so
             // they are evaluated here.
-            let directories = match find(self, &asked, Pace::Prompt) {
+            let directories = match find(self, &question, Pace::Prompt) {
                 Resolution::Later(Later::Unread(directories)) => directories,
                 Resolution::Later(Later::Costly) => break,
-                found => return Ok((asked, found)),
+                found => return Ok((question, found)),
             };
             let site = self.clone();
             let read = move || {
@@ -107,8 +107,8 @@ impl Site {
         }
         let site = self.clone();
         let find = move || {
-            let found = find(&site, &asked, Pace::Patient);
-            (asked, found)
+            let found = find(&site, &question, Pace::Patient);
+            (question, found)
         };
         Ok(on_another_thread(turn, find).await?.1)
     }

@@ -211,13 +211,13 @@ async fn single_range_is_sent_without_multipart() {
     ] {
         let response = get(&found, &[("range", range)]);
         assert_eq!(response.status(), 206, "{range}");
-        let said = response.headers()["content-range"]
+        let content_range = response.headers()["content-range"]
             .to_str()
             .unwrap()
             .to_owned();
         assert!(
-            said.starts_with("bytes ") && said.ends_with("/10"),
-            "{said}"
+            content_range.starts_with("bytes ") && content_range.ends_with("/10"),
+            "{content_range}"
         );
         assert_eq!(
             response.headers()["content-length"],
@@ -280,11 +280,11 @@ async fn several_ranges_are_sent_as_multipart() {
     let (_dir, found) = at("a.txt", BILLION, b"0123456789");
     let response = get(&found, &[("range", "bytes=0-1, 4-4,-2")]);
     assert_eq!(response.status(), 206);
-    let said = response.headers()["content-type"]
+    let content_type = response.headers()["content-type"]
         .to_str()
         .unwrap()
         .to_owned();
-    let boundary = said
+    let boundary = content_type
         .strip_prefix("multipart/byteranges; boundary=")
         .unwrap();
     let length = response.headers()["content-length"]
@@ -339,11 +339,11 @@ async fn compressed_sibling_is_sent_if_accepted() {
         ("identity", "", "plain"),
     ] {
         let response = ask(&[("accept-encoding", accept)]);
-        let said = response
+        let encoding = response
             .headers()
             .get("content-encoding")
             .map(|v| v.to_str().unwrap());
-        assert_eq!(said.unwrap_or_default(), coding, "{accept}");
+        assert_eq!(encoding.unwrap_or_default(), coding, "{accept}");
         assert_eq!(
             response.headers()["content-type"],
             "text/css; charset=utf-8"
@@ -397,8 +397,8 @@ async fn large_file_is_sent_in_chunks() {
     let content: Vec<u8> = (0..700_000u32).map(|i| (i % 251) as u8).collect();
     let (_dir, found) = at("a.bin", BILLION, &content);
     for range in [0..700_000, 5..600_000, 262_144..524_288, 0..65_537] {
-        let asked = format!("bytes={}-{}", range.start, range.end - 1);
-        let response = get(&found, &[("range", &asked)]);
+        let header = format!("bytes={}-{}", range.start, range.end - 1);
+        let response = get(&found, &[("range", &header)]);
         let body = response.into_body();
         assert!(matches!(body, ResponseBody::Stream(_)));
         assert_eq!(body.size_hint().exact(), Some(range.len() as u64));

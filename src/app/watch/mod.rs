@@ -23,7 +23,7 @@ pub struct Settings {
     pub poll: bool,
 }
 
-/// What has to happen after a change. The greater one includes the others.
+/// The effect of a change. The greater one includes the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// Browsers load their page again.

@@ -176,7 +176,7 @@ async fn headers_about_the_file_stay_and_those_about_the_body_go() {
     assert_ne!(headers["etag"], "\"php\"");
     assert!(!headers.contains_key("content-encoding"));
     assert_eq!(text(response).await, "app/files/report.pdf");
-    for (said, expected) in [
+    for (content_type, expected) in [
         ("application/x-report", "application/x-report"),
         (
             "text/html; charset=iso-8859-1",
@@ -187,7 +187,7 @@ async fn headers_about_the_file_stay_and_those_about_the_body_go() {
     ] {
         let response = case.get(&[
             ("X-Accel-Redirect", "/protected/report.pdf"),
-            ("Content-Type", said),
+            ("Content-Type", content_type),
         ]);
         assert_eq!(response.headers()["content-type"], expected);
     }

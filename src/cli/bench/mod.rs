@@ -116,14 +116,14 @@ fn run_one(args: &Run) -> anyhow::Result<()> {
         return fail_if_unexpected(outcome);
     }
     let seconds = outcome.elapsed.as_secs_f64();
-    let mut said =
+    let mut message =
         format!("interrupted after {seconds:.1} s; the report is of what was measured until then");
     if outcome.totals.failed() > 0
         && let Err(error) = fail_if_unexpected(outcome)
     {
-        said.push_str(&format!("; {error}"));
+        message.push_str(&format!("; {error}"));
     }
-    bail!(said)
+    bail!(message)
 }
 
 fn title(urls: &[String], file: Option<&PathBuf>) -> String {
@@ -133,7 +133,7 @@ fn title(urls: &[String], file: Option<&PathBuf>) -> String {
     }
 }
 
-/// Fails if the run is a failed one.
+/// Returns an error if the run has failed ([`failure`]).
 fn fail_if_unexpected(outcome: &RunOutcome) -> anyhow::Result<()> {
     match failure(outcome) {
         Some(what) => bail!(what),

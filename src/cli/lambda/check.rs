@@ -54,15 +54,15 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let file = template(&project, args.template.as_deref())?;
     let text = std::fs::read_to_string(&file)
         .with_context(|| format!("cannot read {}", file.display()))?;
-    let place = || format!("{}", file.display());
+    let file_name = || format!("{}", file.display());
     let stack = document::parse(&text)
         .and_then(|template| stack::read(&template))
-        .with_context(place)?;
+        .with_context(file_name)?;
     if stack.functions.is_empty() {
         bail!("{} describes no function", file.display());
     }
     let front = open_tree(&project, &loaded.config).ok();
-    let front = front.and_then(|place| Some(place.site.front_controller()?.filename.to_path_buf()));
+    let front = front.and_then(|tree| Some(tree.site.front_controller()?.filename.to_path_buf()));
     let template_dir = file.parent().unwrap_or(Path::new(".")).to_path_buf();
     let runs = |function: &stack::StackFunction| {
         let variables = function
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let deployed = Deployed::find(function, &template_dir, &project, front.as_deref())?;
         Ok(runs(&loaded.config, memory, function, &deployed))
     };
-    let found = rules::find(&stack, &runs).with_context(place)?;
+    let found = rules::find(&stack, &runs).with_context(file_name)?;
     for finding in &found {
         tell(
             finding.is_certain,

@@ -170,8 +170,8 @@ async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String
             .invoke(json!({"warm": application}).to_string())
             .await;
         if let Err(error) = invocation.result {
-            let said = String::from_utf8_lossy(&error.body);
-            say!("! cannot warm up Symfony's cache, so the first event will take longer: {said}");
+            let error = String::from_utf8_lossy(&error.body);
+            say!("! cannot warm up Symfony's cache, so the first event will take longer: {error}");
         }
         sources.extend(warmed_sources(root)?);
         fs::write(&list, json!(sources).to_string())?;

@@ -183,9 +183,9 @@ mod tests {
         let (may, must) = (options(&[]), options(&["--require-limits"]));
         assert!(may.resources(refused()).is_ok());
         let error = must.resources(refused()).unwrap_err().to_string();
-        let said = "cannot limit the function to 0.07 CPU and 128 MB, because control groups are \
-                    not permitted here (read-only file system); ";
-        assert!(error.starts_with(said), "{error}");
+        let expected = "cannot limit the function to 0.07 CPU and 128 MB, because control groups \
+                        are not permitted here (read-only file system); ";
+        assert!(error.starts_with(expected), "{error}");
         assert!(error.ends_with("(--require-limits)"), "{error}");
         assert!(must.resources(Ok(())).is_ok());
     }

@@ -34,13 +34,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         };
         let invocation = emulator.invoke(request).await;
         emulator.stop().await;
-        let (said, failed) = match invocation.result {
+        let (output, failed) = match invocation.result {
             Ok(answer) => (answer, None),
             Err(error) => (error.body.clone(), Some(error)),
         };
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(&said)?;
-        if !said.ends_with(b"\n") {
+        stdout.write_all(&output)?;
+        if !output.ends_with(b"\n") {
             stdout.write_all(b"\n")?;
         }
         stdout.flush()?;

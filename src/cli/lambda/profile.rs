@@ -64,31 +64,31 @@ pub fn run(args: Profile) -> anyhow::Result<()> {
     // Lambda gives a function one event at a time.
     config.engine.fix_workers(1);
     config.engine.spare_workers = 0;
-    let (mut asked, first) = subject(&args, &project, config)?;
-    let entry = asked.entry;
+    let (mut pool_config, first) = subject(&args, &project, config)?;
+    let entry = pool_config.entry;
 
     let mut all = Vec::new();
-    let mut said = String::new();
+    let mut version = String::new();
     for _ in 0..args.starts {
-        let (measured, php) = crate::cli::block_on(start(&mut asked, &project, &first))?;
+        let (measured, php) = crate::cli::block_on(start(&mut pool_config, &project, &first))?;
         all.push(measured);
-        said = php;
+        version = php;
     }
-    all.sort_by_key(|measured| measured.surus + measured.first.1 - measured.asked);
+    all.sort_by_key(|measured| measured.surus + measured.first.1 - measured.requested);
     let median = all.swap_remove(all.len() / 2);
-    let place = project.canonicalize()?;
-    let place = place
+    let directory = project.canonicalize()?;
+    let directory = directory
         .to_str()
         .context("the path of the project is not UTF-8")?;
     let name = project.file_name().unwrap_or_default().to_string_lossy();
     let timeline = Timeline::new(
         format!("cold start of {name} on {}", entry.name),
-        place,
+        directory,
         median,
     )?;
     stdout::print(profile::format(&timeline));
     say!(
-        "\n{said}; the median of {} starts with a warm page cache, which Lambda does not have",
+        "\n{version}; the median of {} starts with a warm page cache, which Lambda does not have",
         args.starts
     );
     if let Some(path) = &args.svg {
@@ -153,27 +153,27 @@ fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(Po
             serde_json::from_slice::<serde::de::IgnoredAny>(&payload)
                 .context("the event is not JSON (--event)")?;
             let script = events::script(project, &config)?;
-            let asked = runtime::for_events(project, &config, &handler, &script, 1)?;
+            let pool_config = runtime::for_events(project, &config, &handler, &script, 1)?;
             let script = events::script_of(project, &script)?;
-            Ok((asked, First::Event(payload.into(), script)))
+            Ok((pool_config, First::Event(payload.into(), script)))
         }
         _ => {
             let site = Box::new(site?);
             let entry = engine_setup::chosen(project, &config)?;
-            let asked = PoolConfig {
+            let pool_config = PoolConfig {
                 name: entry.name,
                 entry,
                 config,
                 learned: Default::default(),
             };
-            Ok((asked, First::Url(args.url.clone(), site)))
+            Ok((pool_config, First::Url(args.url.clone(), site)))
         }
     }
 }
 
 /// Measures one start with two events. Also returns the PHP version.
 async fn start(
-    asked: &mut PoolConfig,
+    pool_config: &mut PoolConfig,
     project: &Path,
     asks: &First,
 ) -> anyhow::Result<(MeasuredStart, String)> {
@@ -185,9 +185,9 @@ async fn start(
         .set_len(ROOM)
         .context("cannot allocate memory for the profile")?;
     let memory = Arc::new(memory);
-    asked.config.engine.profile = Some(memory.clone());
+    pool_config.config.engine.profile = Some(memory.clone());
     let before = now_micros();
-    let pool = engine_setup::boot_one(asked, project, &Arc::new(Metrics::default())).await?;
+    let pool = engine_setup::boot_one(pool_config, project, &Arc::new(Metrics::default())).await?;
     let ready = now_micros();
     let first = event(&*pool, asks).await?;
     let second = event(&*pool, asks).await?;
@@ -204,7 +204,7 @@ async fn start(
     Ok((
         MeasuredStart {
             surus,
-            asked: before,
+            requested: before,
             ready,
             first,
             second,

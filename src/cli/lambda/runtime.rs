@@ -129,7 +129,7 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
         config.engine.warmup = Warmup::off();
     }
     // Lambda's default is `Text`. Managed instances accept only JSON.
-    let says = |name, word: &str| text(name).is_some_and(|said| said == word);
+    let says = |name, word: &str| text(name).is_some_and(|value| value == word);
     let asks_for_json = says("AWS_LAMBDA_LOG_FORMAT", "JSON")
         || says("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances");
     if asks_for_json && text("SURUS_LOG_FORMAT").is_none() {
@@ -179,11 +179,11 @@ async fn function(
         let workers = config.engine.workers.unwrap_or(concurrency);
         config.engine.fix_workers(workers);
         engine = engine_setup::chosen(project, &config)?.name;
-        for asked in engine_setup::pools(project, &config)? {
-            let name = asked.name;
+        for pool_config in engine_setup::pools(project, &config)? {
+            let name = pool_config.name;
             engines.insert(
                 name,
-                engine_setup::boot_one(&asked, project, &metrics).await?,
+                engine_setup::boot_one(&pool_config, project, &metrics).await?,
             );
         }
     }
@@ -191,14 +191,14 @@ async fn function(
         None => None,
         Some(file) => {
             let script = events::script(project, &config)?;
-            let asked = for_events(project, &config, &file, &script, concurrency)?;
-            let workers = engines::worker_count(&asked.config.engine)?;
+            let pool_config = for_events(project, &config, &file, &script, concurrency)?;
+            let workers = engines::worker_count(&pool_config.config.engine)?;
             let one_by_one = config.lambda.batch == batch::BatchMode::Record;
             Some(Handler {
                 report_batch_item_failures: config.lambda.report_batch_item_failures,
                 takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
-                engine: engine_setup::boot_one(&asked, project, &metrics).await?,
+                engine: engine_setup::boot_one(&pool_config, project, &metrics).await?,
                 script: events::script_of(project, &script)?,
             })
         }

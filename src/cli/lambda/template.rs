@@ -160,9 +160,9 @@ pub fn name_of(project: &Path) -> String {
 
 fn image(args: &Args, project: &Path, config: &Config) -> anyhow::Result<String> {
     let program = engines::surus_php::find(config.engine.surus_php.as_deref())?;
-    let mut asked = config.package.extensions.clone();
-    asked.extend(args.extensions.iter().cloned());
-    dockerfile::write(&program, &extensions::wanted(project, &asked)?)
+    let mut requested = config.package.extensions.clone();
+    requested.extend(args.extensions.iter().cloned());
+    dockerfile::write(&program, &extensions::wanted(project, &requested)?)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The terminal of `surus top`: keys, signals, and its state before, which is restored in any case.
+//! The terminal of `surus top`: handles keys and signals, and restores the terminal in any case.
 
 use std::thread;
 

@@ -30,7 +30,7 @@ use crate::fronts::queue::sources::redis::{RedisNames, RedisQueue, RedisServer, 
 use crate::fronts::queue::sources::sqs::{Access, Reads, SqsQueue, with_suffix};
 use crate::fronts::queue::{self, Queue};
 
-/// The lease of a queue that names none.
+/// The lease of a queue without a setting.
 const LEASE: Duration = Duration::from_secs(90);
 const SHORTEST_LEASE: Duration = Duration::from_secs(3);
 
@@ -43,7 +43,7 @@ pub struct Brokers {
     project: PathBuf,
     /// The longest job that is read, in bytes.
     max_payload: u64,
-    /// How many workers the queues have that are opened next.
+    /// The workers of the queues that are opened next.
     #[cfg_attr(not(feature = "amqp"), allow(dead_code))]
     pub workers: usize,
     #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
@@ -54,7 +54,7 @@ pub struct Brokers {
     rabbits: HashMap<String, Arc<amqp::AmqpServer>>,
 }
 
-/// A queue whose broker Surus opens. RabbitMQ's need none of it.
+/// A queue whose broker Surus opens. Queues of RabbitMQ need none of this.
 #[cfg_attr(
     not(any(
         feature = "redis",

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::fronts::admin;
 use crate::fronts::http::{Bound, SocketFile};
 
-/// How often another process is waited for that is removing the file of crash counts.
+/// How often [`CrashCountsFile::open`] tries again while another process removes the file.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -88,8 +88,8 @@ fn remove_if_empty(file: &File, path: &Path) {
 }
 
 /// Starts a process that stays root, waits for the end of this one, and removes its files. This one
-/// gives up root and can remove none then. It must keep the result until its end. The other process
-/// keeps no right of root's but to remove files.
+/// gives up root and can remove none then. It must keep the result until its end. Of root's rights,
+/// the other process keeps only the right to remove files.
 pub fn remove_after(
     admin: &Bound,
     crash_counts: Option<&CrashCountsFile>,

@@ -348,7 +348,7 @@ pub async fn boot(
         .to_str()
         .context("the project's path is not UTF-8")?;
     config.env.insert("SURUS_PROJECT".into(), root.into());
-    let asked = events::pool(
+    let pool_config = events::pool(
         project,
         php.pool,
         config,
@@ -356,7 +356,7 @@ pub async fn boot(
         &php.script,
         php.engine,
     )?;
-    let engine = engine_setup::boot_one(&asked, project, metrics).await?;
+    let engine = engine_setup::boot_one(&pool_config, project, metrics).await?;
     Ok(Runner::new(
         engine,
         events::script_of(project, &php.script)?,

@@ -78,9 +78,9 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
         let state = state.clone();
         Arc::new(move || reload(&state))
     };
-    let asked = {
+    let reload_on_request = {
         let (state, origin) = (state.clone(), part.origin.clone());
-        Arc::new(move || asked_reload(&state, &origin))
+        Arc::new(move || requested_reload(&state, &origin))
     };
     let bound = part.admin.context("there is no admin listener")?;
     let admin_listener = bound.listen()?;
@@ -98,8 +98,8 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
         draining: AtomicBool::new(false),
         dashboard: Arc::default(),
         reload: {
-            let asked = asked.clone();
-            Box::new(move || asked())
+            let reload_on_request = reload_on_request.clone();
+            Box::new(move || reload_on_request())
         },
     });
     info!(address = admin_listener.name(), "admin listener");
@@ -127,7 +127,7 @@ pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     tokio::pin!(driven);
     let ended = loop {
         let start_reload = || {
-            let reload = asked();
+            let reload = reload_on_request();
             tokio::spawn(async move {
                 if let Err(error) = reload.await {
                     error!(error = format!("{error:#}"), "the reload failed");
@@ -319,7 +319,7 @@ async fn run_fronts(fronts: Vec<Arc<Front>>, of: &Started) -> anyhow::Result<Vec
 }
 
 /// The reload that an operator asks for. Fails if the configuration has changed since the start.
-fn asked_reload(
+fn requested_reload(
     state: &Shared,
     origin: &Option<Arc<ConfigOrigin>>,
 ) -> Pending<'static, anyhow::Result<()>> {

@@ -121,38 +121,38 @@ fn invalid_site_is_rejected_with_the_remedy() {
 
 #[test]
 fn unknown_key_is_named_with_all_keys_of_a_site() {
-    let said = |text: &str| {
+    let error = |text: &str| {
         let error = sites(&format!("[[site]]\nhost = 'a'\n{text}")).unwrap_err();
         format!("{error:#}")
     };
     for (text, key) in [("rot = 'a'", "rot"), ("[site.engin]\nname = 'a'", "engin")] {
-        let said = said(text);
+        let error = error(text);
         let expected = format!("unknown field `{key}`, expected one of `host`, ");
-        assert!(said.contains(&expected), "{said}");
+        assert!(error.contains(&expected), "{error}");
         let sections = SECTIONS.iter().map(|(section, _)| *section);
         let others = ["root", "htaccess", "hidden", "route"];
         for key in OWN.into_iter().chain(sections).chain(others) {
             assert_eq!(
-                said.matches(&format!("`{key}`")).count(),
+                error.matches(&format!("`{key}`")).count(),
                 1,
-                "{key}: {said}"
+                "{key}: {error}"
             );
         }
-        assert!(!said.contains("`configuration`"), "{said}");
+        assert!(!error.contains("`configuration`"), "{error}");
     }
     // Of a section of which a site has some keys only.
-    let said = said("http.max_bdy_size = 1");
+    let error = error("http.max_bdy_size = 1");
     assert!(
-        said.contains("`http.max_bdy_size` is not a setting")
-            && said.contains("http.max_body_size"),
-        "{said}"
+        error.contains("`http.max_bdy_size` is not a setting")
+            && error.contains("http.max_body_size"),
+        "{error}"
     );
     // Of others, the section's own.
-    let said = sites("[[site]]\nhost = 'a'\nengine.wrkers = 1").unwrap_err();
-    let said = format!("{said:#}");
+    let error = sites("[[site]]\nhost = 'a'\nengine.wrkers = 1").unwrap_err();
+    let error = format!("{error:#}");
     assert!(
-        said.contains("`wrkers`") && said.contains("`max_workers`"),
-        "{said}"
+        error.contains("`wrkers`") && error.contains("`max_workers`"),
+        "{error}"
     );
 }
 

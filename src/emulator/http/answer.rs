@@ -104,8 +104,8 @@ fn structured(service: HttpService, decodes: bool, value: &Value) -> Option<Http
             engine.decode(body).ok()?.into()
         }
         Some(Value::String(body)) => Bytes::from(body.clone()),
-        // The function forgot to encode a body that is an object. Function URLs and HTTP APIs
-        // encode it.
+        // The function has not encoded a body that is an object. Function URLs and HTTP APIs encode
+        // it.
         Some(other) if matches!(service, HttpService::Url | HttpService::Http) => {
             other.to_string().into()
         }

@@ -79,12 +79,12 @@ async fn answer(emulator: &Emulator, request: Request<Incoming>) -> HttpReply {
         MAX_EVENT
     };
     let Ok(body) = Limited::new(body, max).collect().await else {
-        let said =
+        let message =
             format!("Request must be smaller than {max} bytes for the InvokeFunction operation");
         return error(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestTooLargeException",
-            &said,
+            &message,
         );
     };
     let body = body.to_bytes();
@@ -95,11 +95,11 @@ async fn answer(emulator: &Emulator, request: Request<Incoming>) -> HttpReply {
     };
     let checked: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(&payload);
     if let Err(wrong) = checked {
-        let said = format!("Could not parse request body into json: {wrong}");
+        let message = format!("Could not parse request body into json: {wrong}");
         return error(
             StatusCode::BAD_REQUEST,
             "InvalidRequestContentException",
-            &said,
+            &message,
         );
     }
     let context = text(&parts.headers, "x-amz-client-context");
@@ -161,8 +161,8 @@ fn status(status: StatusCode) -> HttpReply {
 }
 
 /// An error as SDKs read it: the type in a header, the message in the body.
-fn error(status: StatusCode, kind: &'static str, said: &str) -> HttpReply {
-    let body = serde_json::json!({"Type": "User", "Message": said}).to_string();
+fn error(status: StatusCode, kind: &'static str, message: &str) -> HttpReply {
+    let body = serde_json::json!({"Type": "User", "Message": message}).to_string();
     let mut reply = Response::new(full(body.into()));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();

@@ -100,8 +100,8 @@ impl SqsClient {
         };
         self.connection = Some(connection);
         if !status.is_success() {
-            let said = String::from_utf8_lossy(&body).into_owned();
-            return Err(AttemptError::Answer(anyhow::anyhow!("{status}: {said}")));
+            let message = String::from_utf8_lossy(&body).into_owned();
+            return Err(AttemptError::Answer(anyhow::anyhow!("{status}: {message}")));
         }
         if body.is_empty() {
             return Ok(Value::Null);

@@ -17,7 +17,7 @@ pub const STDOUT: u8 = 6;
 pub const STDERR: u8 = 7;
 pub const GET_VALUES: u8 = 9;
 pub const GET_VALUES_RESULT: u8 = 10;
-/// Surus's own: the first record of every event in the inbox (`struct surus_event_record`).
+/// Surus's own: the first record of every request in the inbox (`struct surus_request_record`).
 pub const EVENT: u8 = 128;
 /// Surus's own: header lines of a 103 response.
 pub const EARLY_HINTS: u8 = 129;

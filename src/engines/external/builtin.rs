@@ -110,10 +110,10 @@ impl Inner {
         let (to, mut started) = oneshot::channel();
         let mut to = Some(to);
         let words = FirstLines::default();
-        let said = words.clone();
+        let first_lines = words.clone();
         let log = php_log::follow_installed_php(output, daemon.pid, None, move |line| {
             if to.is_some() {
-                said.add(line);
+                first_lines.add(line);
             }
             match port(line) {
                 Some(port) => {

@@ -51,8 +51,8 @@ async fn disabled(launch: &PhpLaunch) -> anyhow::Result<String> {
     let mut child = launch
         .start(Role::Probe, ProcessInputs::default(), stdio)
         .await?;
-    let (mut said, mut complained) = (Vec::new(), Vec::new());
-    let (out, err) = tokio::join!(out.read_to_end(&mut said), err.read_to_end(&mut complained));
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (out, err) = tokio::join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr));
     let program = launch.program.display();
     out.and(err)
         .with_context(|| format!("cannot read the output of {program}"))?;
@@ -63,10 +63,10 @@ async fn disabled(launch: &PhpLaunch) -> anyhow::Result<String> {
     if !status.success() {
         bail!(
             "{program} failed: {status}\n{}",
-            String::from_utf8_lossy(&complained)
+            String::from_utf8_lossy(&stderr)
         );
     }
-    Ok(String::from_utf8_lossy(&said).into_owned())
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
 
 /// A pipe with an asynchronous read end.

@@ -273,10 +273,10 @@ mod tests {
     #[test]
     fn answer_of_a_program_is_kept_and_a_failure_for_a_minute_only() {
         let mut known = KnownPaths::new();
-        let asked = std::cell::Cell::new(0);
+        let runs = std::cell::Cell::new(0);
         let mut ask = |now: Instant, works: bool| {
             let answer = answer(&mut known, Path::new("/php"), now, || {
-                asked.set(asked.get() + 1);
+                runs.set(runs.get() + 1);
                 match works {
                     true => Ok(Paths {
                         php_ini: "/etc/php".into(),
@@ -285,7 +285,7 @@ mod tests {
                     false => bail!("it has not ended"),
                 }
             });
-            (answer.is_ok(), asked.get())
+            (answer.is_ok(), runs.get())
         };
         let now = Instant::now();
         assert_eq!(ask(now, false), (false, 1));

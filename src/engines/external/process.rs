@@ -63,9 +63,9 @@ impl OneEvent {
         let pid = child.pid();
         slot.set_pid(pid);
         let words = FirstLines::default();
-        let said = words.clone();
+        let first_lines = words.clone();
         let written = php_log::follow_installed_php(stderr, pid, Some(event), move |line| {
-            said.add(line);
+            first_lines.add(line);
             Some(line)
         });
         Ok(OneEvent {

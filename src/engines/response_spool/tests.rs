@@ -19,12 +19,12 @@ async fn sent(is_quick_so_far: bool) -> (SpoolWriter, SpoolReader, bool) {
     let (mut writer, reader) = pair(Some(Arc::new(spool)));
     // Pretend that the client has been fast enough for an hour of waiting.
     writer.sent = if is_quick_so_far { 360 << 30 } else { 0 };
-    let looks = Cell::new(0);
+    let polls = Cell::new(0);
     for piece in 0..2 * PIECES {
         let piece = Bytes::from(vec![piece as u8; 1000]);
         let is_done = || {
-            looks.set(looks.get() + 1);
-            looks.get() > 3
+            polls.set(polls.get() + 1);
+            polls.get() > 3
         };
         let writing = timeout(TIMEOUT, writer.write_waiting(piece, is_done));
         writing.await.expect("it waits for the client").unwrap();

@@ -329,14 +329,14 @@ impl Engine for Pool {
                 .context("the reload failed; the old version keeps running")?;
             drop(booting);
             let next = Arc::new(next);
-            let asked = Arc::new(Booted {
+            let booted = Arc::new(Booted {
                 generation: next.clone(),
                 queue: RequestQueue::new(pool.limits.capacity, Bounds::default()),
             });
             let report = next.shared.report();
             let prepared = Prepared::new(move || pool.change_over(next)).with_report(report);
             Ok(prepared.with_ask(move |event| {
-                let booted = asked.clone();
+                let booted = booted.clone();
                 Box::pin(async move { booted.ask(&event).await })
             }))
         })

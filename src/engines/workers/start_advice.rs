@@ -1,10 +1,10 @@
 //! Advice for failed starts that PHP's own messages do not explain.
 
 /// Advice about PHP's messages.
-pub(super) fn advice(said: &str) -> Option<&'static str> {
+pub(super) fn advice(messages: &str) -> Option<&'static str> {
     ADVICE
         .iter()
-        .find(|(words, _)| said.contains(words))
+        .find(|(words, _)| messages.contains(words))
         .map(|(_, advice)| *advice)
 }
 
@@ -31,10 +31,10 @@ mod tests {
 
     #[test]
     fn advice_depends_on_php_messages_only() {
-        let said = "Fatal Error Unable to create lock file: Read-only file system (30)";
-        assert!(advice(said).is_some_and(|advice| advice.contains("opcache.lockfile_path")));
-        let said = "Fatal Error Preloading failed to getpwnam(\"nosuch\")";
-        assert!(advice(said).is_some_and(|advice| advice.contains("does not exist")));
+        let messages = "Fatal Error Unable to create lock file: Read-only file system (30)";
+        assert!(advice(messages).is_some_and(|advice| advice.contains("opcache.lockfile_path")));
+        let messages = "Fatal Error Preloading failed to getpwnam(\"nosuch\")";
+        assert!(advice(messages).is_some_and(|advice| advice.contains("does not exist")));
         assert_eq!(advice("PHP Fatal error:  Uncaught Exception: x"), None);
     }
 }

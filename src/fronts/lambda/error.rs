@@ -91,11 +91,11 @@ impl FunctionError {
 
     /// Reads an error that the PHP library reports: the header's value and the body.
     pub fn reported(kind: &str, body: &[u8]) -> FunctionError {
-        let told: Value = serde_json::from_slice(body).unwrap_or_default();
-        let mut more = told.as_object().cloned().unwrap_or_default();
+        let reported: Value = serde_json::from_slice(body).unwrap_or_default();
+        let mut more = reported.as_object().cloned().unwrap_or_default();
         more.retain(|name, _| !["errorMessage", "errorType", "stackTrace"].contains(&&**name));
-        let text = |name: &str| told.get(name).and_then(Value::as_str).map(str::to_string);
-        let stack = told.get("stackTrace").and_then(Value::as_array);
+        let text = |name: &str| reported.get(name).and_then(Value::as_str).map(str::to_string);
+        let stack = reported.get("stackTrace").and_then(Value::as_array);
         FunctionError {
             kind: match is_kind(kind) {
                 true => Cow::Owned(kind.to_string()),
@@ -186,11 +186,11 @@ impl FunctionError {
 
 /// For the records of a batch, which fail like calls of an engine.
 impl From<FunctionError> for Failure {
-    fn from(fault: FunctionError) -> Failure {
-        match &*fault.kind {
-            EXITED => Failure::WorkerCrashed(fault.message),
+    fn from(error: FunctionError) -> Failure {
+        match &*error.kind {
+            EXITED => Failure::WorkerCrashed(error.message),
             TIMED_OUT => Failure::TimedOut,
-            _ => Failure::Thrown(fault.message),
+            _ => Failure::Thrown(error.message),
         }
     }
 }
@@ -328,38 +328,38 @@ mod tests {
             "errorMessage": "no",
             "stackTrace": ["#0 /a.php(3): f()"]
         }"##;
-        let fault = FunctionError::reported("Function.Error", body);
-        let said: Value = serde_json::from_slice(&fault.body()).unwrap();
-        assert_eq!(said, serde_json::from_slice::<Value>(body).unwrap());
+        let error = FunctionError::reported("Function.Error", body);
+        let written: Value = serde_json::from_slice(&error.body()).unwrap();
+        assert_eq!(written, serde_json::from_slice::<Value>(body).unwrap());
         assert_eq!(FunctionError::reported("nonsense", b"oops").kind, THROWN);
         assert_eq!(FunctionError::reported("nonsense", b"oops").message, "oops");
     }
 
     #[test]
     fn large_error_is_shortened_with_a_notice() {
-        let mut fault = FunctionError::new(THROWN, "\u{1f418}".repeat(LARGEST / 4 - 100));
-        assert!(fault.body().len() <= LARGEST);
-        let said: Value = serde_json::from_slice(&fault.body()).unwrap();
-        assert_eq!(said["errorMessage"], fault.message, "it fits");
+        let mut error = FunctionError::new(THROWN, "\u{1f418}".repeat(LARGEST / 4 - 100));
+        assert!(error.body().len() <= LARGEST);
+        let written: Value = serde_json::from_slice(&error.body()).unwrap();
+        assert_eq!(written["errorMessage"], error.message, "it fits");
         for message in ["\u{1f418}", "\u{1}", "x"] {
-            fault.message = message.repeat(LARGEST / message.len() + 1);
-            fault.name = Some("N".repeat(LARGEST));
-            fault.stack = vec!["\u{1}".repeat(1000); 10_000];
-            let size = fault.written().len();
-            let body = fault.body();
+            error.message = message.repeat(LARGEST / message.len() + 1);
+            error.name = Some("N".repeat(LARGEST));
+            error.stack = vec!["\u{1}".repeat(1000); 10_000];
+            let size = error.written().len();
+            let body = error.body();
             assert!(body.len() <= LARGEST, "{}", body.len());
-            let said: Value = serde_json::from_slice(&body).unwrap();
-            let shortened = said["errorMessage"].as_str().unwrap();
+            let written: Value = serde_json::from_slice(&body).unwrap();
+            let shortened = written["errorMessage"].as_str().unwrap();
             assert!(shortened.starts_with(message) && shortened.contains(&size.to_string()));
-            assert!(!said["stackTrace"].as_array().unwrap().is_empty());
+            assert!(!written["stackTrace"].as_array().unwrap().is_empty());
         }
     }
 
     #[test]
     fn xray_cause_is_ascii() {
-        let mut fault = FunctionError::new(THROWN, "gr\u{fc}n \u{1f418}\n");
-        fault.stack = vec!["#0 /var/task/a.php(12): f()".into(), "{main}".into()];
-        let text = fault.cause("/var/task").unwrap();
+        let mut error = FunctionError::new(THROWN, "gr\u{fc}n \u{1f418}\n");
+        error.stack = vec!["#0 /var/task/a.php(12): f()".into(), "{main}".into()];
+        let text = error.cause("/var/task").unwrap();
         assert!(http::HeaderValue::from_str(&text).is_ok(), "{text}");
         let cause: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(cause["exceptions"][0]["message"], "gr\u{fc}n \u{1f418}\n");
@@ -367,7 +367,7 @@ mod tests {
             cause["exceptions"][0]["stack"][0],
             json!({"path": "/var/task/a.php", "line": 12, "label": "f()"})
         );
-        fault.message = "x".repeat(70_000);
-        assert!(fault.cause("/").is_none());
+        error.message = "x".repeat(70_000);
+        assert!(error.cause("/").is_none());
     }
 }

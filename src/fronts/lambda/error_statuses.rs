@@ -31,8 +31,8 @@ enum StatusesInput {
 impl TryFrom<StatusesInput> for Statuses {
     type Error = String;
 
-    fn try_from(said: StatusesInput) -> Result<Statuses, String> {
-        let text = match said {
+    fn try_from(input: StatusesInput) -> Result<Statuses, String> {
+        let text = match input {
             StatusesInput::One(status) => status.to_string(),
             StatusesInput::Some(text) => text,
         };

@@ -211,9 +211,9 @@ impl Function {
                 "there is neither an application nor a handler (lambda.handler)",
             )),
         };
-        let answered = answered.or_else(|fault| {
-            if fault.kind != error::NO_HANDLER || !warm::is_schedule_without_input(payload) {
-                return Err(fault);
+        let answered = answered.or_else(|error| {
+            if error.kind != error::NO_HANDLER || !warm::is_schedule_without_input(payload) {
+                return Err(error);
             }
             info!(
                 request_id = task.id,
@@ -359,7 +359,7 @@ fn warn_of_base64() {
 /// Waits until PHP has finished with a request of Surus itself, and returns the status.
 async fn ended(response: Response, workers: &TaskTracker) -> anyhow::Result<StatusCode> {
     let (parts, body) = response.into_parts();
-    let body = take(body).await.map_err(|fault| anyhow!(fault.message))?;
+    let body = take(body).await.map_err(|error| anyhow!(error.message))?;
     workers.close();
     workers.wait().await;
     match error_kind(&parts) {
@@ -375,8 +375,8 @@ async fn answer_other(
     task: &Task<'_>,
 ) -> Result<Bytes, FunctionError> {
     let mark = Some((MARK.into(), "1".into()));
-    let asked = ask(application, request(payload), origin(), mark, task);
-    let (parts, body) = asked.await?;
+    let answer = ask(application, request(payload), origin(), mark, task);
+    let (parts, body) = answer.await?;
     let body = take_result(&parts, body).await?;
     fitting(result(&parts, body)?)
 }
@@ -413,7 +413,7 @@ async fn send(
             api.respond_streaming(to, streaming::CONTENT_TYPE, body)
                 .await
         }
-        Err(fault) => api.fail(to, &fault).await,
+        Err(error) => api.fail(to, &error).await,
     }
 }
 
@@ -447,9 +447,9 @@ mod tests {
     async fn panic_is_an_error_of_its_event() {
         let answer = async { panic!("index {} out of range", 7) };
         let caught = AssertUnwindSafe(answer).catch_unwind().await;
-        let fault = unwound::<()>(caught).err();
-        let fault = fault.expect("a panic is an error");
-        assert_eq!(fault.kind, error::BUG);
-        assert!(fault.message.contains("index 7 out of range"));
+        let error = unwound::<()>(caught).err();
+        let error = error.expect("a panic is an error");
+        assert_eq!(error.kind, error::BUG);
+        assert!(error.message.contains("index 7 out of range"));
     }
 }

@@ -19,7 +19,7 @@ pub struct Invocation {
     /// When Lambda ends the function.
     pub deadline: Instant,
     pub payload: Bytes,
-    said: HeaderMap,
+    headers: HeaderMap,
 }
 
 /// The deadline if Lambda gives none: the longest time that a function may take.
@@ -45,7 +45,7 @@ impl Invocation {
             nonce: nonce.filter(|nonce| !nonce.is_empty()),
             deadline: now,
             payload,
-            said: headers,
+            headers,
         };
         let left = invocation.deadline_ms().map(|at| {
             let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
@@ -85,7 +85,7 @@ impl Invocation {
 
     /// A header's value. Lambda sends some headers even when they are empty.
     fn header(&self, name: &str) -> Option<&str> {
-        let value = self.said.get(name)?.to_str().ok()?;
+        let value = self.headers.get(name)?.to_str().ok()?;
         (!value.is_empty()).then_some(value)
     }
 
@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn part_of_an_event_gets_its_own_deadline() {
         let id = ("lambda-runtime-aws-request-id", "a");
-        let deadline = |said, earlier| {
-            let said = [id, ("lambda-runtime-deadline-ms", said)];
-            let invocation = invocation(&said, Instant::now()).unwrap();
+        let deadline = |value, earlier| {
+            let value = [id, ("lambda-runtime-deadline-ms", value)];
+            let invocation = invocation(&value, Instant::now()).unwrap();
             let context = invocation.context(invocation.deadline - Duration::from_millis(earlier));
             serde_json::from_str::<Value>(&context).unwrap()["deadlineMs"].clone()
         };
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn php_gets_all_of_lambdas_metadata() {
-        let said = invocation(
+        let invocation = invocation(
             &[
                 ("lambda-runtime-aws-request-id", "a-1"),
                 ("lambda-runtime-deadline-ms", "1003500"),
@@ -239,7 +239,8 @@ mod tests {
             Instant::now(),
         )
         .unwrap();
-        let context: Value = serde_json::from_str(&said.context(said.deadline)).unwrap();
+        let context = invocation.context(invocation.deadline);
+        let context: Value = serde_json::from_str(&context).unwrap();
         assert_eq!(
             context,
             serde_json::json!({
@@ -252,8 +253,8 @@ mod tests {
                 "tenantId": "t",
             })
         );
-        let names: Vec<_> =
-            said.variables(said.deadline, said.trace(), Some(Duration::from_secs(7)));
+        let thawed = Some(Duration::from_secs(7));
+        let names: Vec<_> = invocation.variables(invocation.deadline, invocation.trace(), thawed);
         assert_eq!(names[1], ("_X_AMZN_TRACE_ID".into(), "Root=1".into()));
         assert_eq!(names[2], ("SURUS_THAWED".into(), "7".into()));
     }

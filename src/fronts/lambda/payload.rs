@@ -42,10 +42,10 @@ pub fn result(parts: &Parts, body: Bytes) -> Result<Bytes, FunctionError> {
 
 /// The error of a response without a success status.
 pub fn unsuccessful(status: StatusCode, body: &[u8]) -> FunctionError {
-    let said = error::shortened(body);
+    let message = error::shortened(body);
     FunctionError::new(
         error::THROWN,
-        format!("PHP responded to the event with status {status}: {said}"),
+        format!("PHP responded to the event with status {status}: {message}"),
     )
 }
 

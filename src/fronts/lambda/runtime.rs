@@ -184,15 +184,15 @@ async fn boot_late(
         match result {
             Ok(Ok(function)) => return Ok((invocation, function)),
             Ok(Err(error)) => {
-                let fault = FunctionError::new(error::INIT, format!("{error:#}"));
-                api.fail(&invocation, &fault).await?;
+                let function_error = FunctionError::new(error::INIT, format!("{error:#}"));
+                api.fail(&invocation, &function_error).await?;
                 return Err(error);
             }
             Err(_) => {
                 let message =
                     "PHP is still booting; raise the function's timeout or shorten the boot";
-                let fault = FunctionError::new(error::TIMED_OUT, message);
-                api.fail(&invocation, &fault).await?;
+                let function_error = FunctionError::new(error::TIMED_OUT, message);
+                api.fail(&invocation, &function_error).await?;
             }
         }
     }

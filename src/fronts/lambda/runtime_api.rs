@@ -59,7 +59,7 @@ impl RuntimeApi {
         loop {
             // Lambda may freeze this process from here on, so pending log lines are written first.
             log::written().await;
-            let asked = Instant::now();
+            let began = Instant::now();
             let why = match self.connection.ask(&self.next).await {
                 Ok(response) => match invocation(response).await? {
                     Ok(invocation) => return Ok(invocation),
@@ -68,7 +68,7 @@ impl RuntimeApi {
                 Err(unreachable) => unreachable.to_string(),
             };
             // A failure after a long wait starts a new series of retries.
-            if asked.elapsed() > GIVE_UP_AFTER {
+            if began.elapsed() > GIVE_UP_AFTER {
                 (failing, pause) = (None, SHORTEST);
             }
             if failing.get_or_insert_with(Instant::now).elapsed() > GIVE_UP_AFTER {
@@ -112,20 +112,20 @@ impl RuntimeApi {
     }
 
     /// Reports that an event failed.
-    pub async fn fail(&mut self, to: &Invocation, fault: &FunctionError) -> anyhow::Result<()> {
-        let (request_id, error) = (to.id(), &fault.message[..]);
-        error!(request_id, kind = %fault.kind, error, "the event failed");
-        let mut ask = self.failure(path(to, "error")?, fault);
+    pub async fn fail(&mut self, to: &Invocation, error: &FunctionError) -> anyhow::Result<()> {
+        let (request_id, message) = (to.id(), &error.message[..]);
+        error!(request_id, kind = %error.kind, error = message, "the event failed");
+        let mut ask = self.failure(path(to, "error")?, error);
         echo(&mut ask.headers, to);
         let sent = self.connection.ask(&ask).await;
         settle("the error", to.id(), sent).await
     }
 
     /// Reports that the function could not start.
-    pub async fn fail_init(&mut self, fault: &FunctionError) -> anyhow::Result<()> {
+    pub async fn fail_init(&mut self, error: &FunctionError) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/init/error");
         log::written().await;
-        let ask = self.failure(uri, fault);
+        let ask = self.failure(uri, error);
         let sent = self.connection.ask(&ask).await;
         settle("the start-up error", "", sent).await
     }
@@ -148,21 +148,21 @@ impl RuntimeApi {
     }
 
     /// SnapStart: reports that the restored process cannot serve events.
-    pub async fn fail_restore(&mut self, fault: &FunctionError) -> anyhow::Result<()> {
+    pub async fn fail_restore(&mut self, error: &FunctionError) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/restore/error");
         log::written().await;
-        let ask = self.failure(uri, fault);
+        let ask = self.failure(uri, error);
         let sent = self.connection.ask(&ask).await;
         settle("the restore error", "", sent).await
     }
 
-    fn failure(&self, uri: Uri, fault: &FunctionError) -> ApiRequest {
-        let mut ask = ApiRequest::post(uri, fault.body());
+    fn failure(&self, uri: Uri, error: &FunctionError) -> ApiRequest {
+        let mut ask = ApiRequest::post(uri, error.body());
         ask.headers.insert(header::CONTENT_TYPE, JSON);
-        let kind = HeaderValue::from_str(&fault.kind);
+        let kind = HeaderValue::from_str(&error.kind);
         ask.headers
             .extend(kind.ok().map(|kind| (KIND.clone(), kind)));
-        let cause = fault.cause(&self.directory);
+        let cause = error.cause(&self.directory);
         let cause = cause.and_then(|cause| HeaderValue::try_from(cause).ok());
         ask.headers
             .extend(cause.map(|cause| (CAUSE.clone(), cause)));

@@ -13,8 +13,8 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     let hooks = &function.settings.before_snapshot;
     if let Err(error) = call(function, hooks, "before_snapshot").await {
         let error = error.context("before the snapshot (lambda.before_snapshot)");
-        let fault = FunctionError::new(error::BEFORE_SNAPSHOT, format!("{error:#}"));
-        api.fail_init(&fault).await?;
+        let function_error = FunctionError::new(error::BEFORE_SNAPSHOT, format!("{error:#}"));
+        api.fail_init(&function_error).await?;
         return Err(error);
     }
     info!("ready for the snapshot");
@@ -22,8 +22,8 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     info!("restored from a snapshot");
     if let Err(error) = restored(function).await {
         let error = error.context("after the restore (lambda.after_restore)");
-        let fault = FunctionError::new(error::AFTER_RESTORE, format!("{error:#}"));
-        api.fail_restore(&fault).await?;
+        let function_error = FunctionError::new(error::AFTER_RESTORE, format!("{error:#}"));
+        api.fail_restore(&function_error).await?;
         return Err(error);
     }
     Ok(())
@@ -49,6 +49,6 @@ async fn call(function: &Function, urls: &[String], moment: &'static str) -> any
             bail!("GET {url}: {status}; see the log for the cause");
         }
     }
-    let told = function.run_callbacks(moment).await;
-    told.with_context(|| format!("the handler's {moment}"))
+    let result = function.run_callbacks(moment).await;
+    result.with_context(|| format!("the handler's {moment}"))
 }

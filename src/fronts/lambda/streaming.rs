@@ -45,19 +45,19 @@ impl Streaming {
         }
     }
 
-    fn end(&mut self, fault: &FunctionError) -> Frame<Bytes> {
+    fn end(&mut self, error: &FunctionError) -> Frame<Bytes> {
         self.ended = true;
         let request_id = &self.request[..];
-        let error = &fault.message[..];
-        error!(request_id, kind = %fault.kind, error, "the response failed midway");
+        let message = &error.message[..];
+        error!(request_id, kind = %error.kind, error = message, "the response failed midway");
         // Dropping the body tells a script that still writes that the response is no longer read.
         self.body = ResponseBody::empty();
         let mut trailers = HeaderMap::new();
         for (name, value) in [
-            ("lambda-runtime-function-error-type", fault.kind.to_string()),
+            ("lambda-runtime-function-error-type", error.kind.to_string()),
             (
                 "lambda-runtime-function-error-body",
-                STANDARD.encode(fault.body()),
+                STANDARD.encode(error.body()),
             ),
         ] {
             if let Ok(value) = HeaderValue::try_from(value) {
@@ -92,8 +92,8 @@ impl Body for Streaming {
                 self.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
                 match self.sent > self.max {
                     true => {
-                        let fault = FunctionError::too_long(self.max);
-                        self.end(&fault)
+                        let error = FunctionError::too_long(self.max);
+                        self.end(&error)
                     }
                     false => frame,
                 }
@@ -148,11 +148,11 @@ mod tests {
             trailers["lambda-runtime-function-error-type"],
             "Runtime.ExitError"
         );
-        let told = STANDARD
+        let error = STANDARD
             .decode(&trailers["lambda-runtime-function-error-body"])
             .unwrap();
-        let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
-        assert!(told["errorMessage"].as_str().unwrap().contains("SIGSEGV"));
+        let error: serde_json::Value = serde_json::from_slice(&error).unwrap();
+        assert!(error["errorMessage"].as_str().unwrap().contains("SIGSEGV"));
     }
 
     #[tokio::test]

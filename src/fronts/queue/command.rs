@@ -46,12 +46,12 @@ impl Program {
         }
         let ended = tokio::time::timeout(timeout, child.0.wait()).await;
         let ended = ended.map_err(|_| "it has not ended before its time limit".to_string());
-        // Kills it if it is late.
+        // Kills the processes if the command is late.
         drop(child);
         let _ = tokio::time::timeout(REST, output.join_all()).await;
         match ended?.map_err(|error| format!("cannot wait for {program}: {error}"))? {
             status if status.success() => Ok(()),
-            status => Err(told(status)),
+            status => Err(reason(status)),
         }
     }
 }
@@ -61,14 +61,14 @@ struct CommandGroup(Child);
 
 impl Drop for CommandGroup {
     fn drop(&mut self) {
-        // None if it has ended, when its number may be another's.
+        // None if it has ended: another process may have its id then.
         if let Some(pid) = self.0.id() {
             let _ = surus_sys::process::kill_group(pid);
         }
     }
 }
 
-fn told(status: ExitStatus) -> String {
+fn reason(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("it has ended with exit status {code}"),
         None => status.to_string(),

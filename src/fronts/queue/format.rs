@@ -164,8 +164,8 @@ impl Jobs<'_> {
         let Ok(payload) = std::str::from_utf8(&job.payload) else {
             return Verdict::buried("the payload is not UTF-8".into());
         };
-        let told = PayloadOptions::read(payload);
-        let timeout = match told.timeout {
+        let options = PayloadOptions::read(payload);
+        let timeout = match options.timeout {
             None => self.queue.timeout.0,
             Some(0) => NO_LIMIT,
             Some(seconds) => Duration::from_secs(seconds).min(NO_LIMIT),
@@ -257,7 +257,7 @@ impl Jobs<'_> {
         Ok(match runner.ask(envelope.into(), id, timeout).await? {
             JobAnswer::Error { message, .. } => Err(message),
             JobAnswer::Result(json) => serde_json::from_slice(&json)
-                .map_err(|error| format!("the adapter's result is not one: {error}")),
+                .map_err(|error| format!("cannot parse the adapter's result: {error}")),
         })
     }
 
@@ -313,8 +313,8 @@ pub fn lasting_id(queue: &Queue, payload: &[u8]) -> Option<String> {
         Format::Messenger => Some(messenger::fingerprint(payload)),
         Format::RoadRunner => roadrunner::id(payload),
         Format::Laravel | Format::Plain => {
-            let told = std::str::from_utf8(payload).map(PayloadOptions::read);
-            told.ok().and_then(|told| told.uuid)
+            let options = std::str::from_utf8(payload).map(PayloadOptions::read);
+            options.ok().and_then(|options| options.uuid)
         }
     }
 }
@@ -429,13 +429,13 @@ impl Verdict {
 
 /// The class of a framework's job or the name of RoadRunner's, for metrics; empty for `plain` jobs.
 pub fn class(queue: &Queue, payload: &Bytes) -> String {
-    let told = match queue.format() {
+    let options = match queue.format() {
         Format::Laravel => std::str::from_utf8(payload).map(PayloadOptions::read).ok(),
         Format::Messenger => return messenger::class(payload),
         Format::RoadRunner => return roadrunner::name(payload),
         Format::Plain => None,
     };
-    told.and_then(|told| told.class).unwrap_or_default()
+    options.and_then(|options| options.class).unwrap_or_default()
 }
 
 /// The group of a `plain` job: the value of the configured key.

@@ -13,7 +13,7 @@ pub struct Job {
     pub lease: Lease,
     /// The message as its producer wrote it. Empty if it is longer than `work.max_payload`.
     pub payload: Bytes,
-    /// Why the payload is empty, if for another reason.
+    /// Why the payload is empty, if it is not too long.
     pub unread: Option<String>,
     /// How often it has been received, this time included.
     pub attempts: u32,
@@ -36,8 +36,8 @@ pub struct Depth {
     pub waiting: u64,
     pub delayed: u64,
     pub reserved: u64,
-    /// For how many seconds the oldest waiting job has been due. None if no job waits, or the job
-    /// does not say it.
+    /// For how many seconds the oldest waiting job has been due. None if no job waits, or if that
+    /// is unknown.
     pub oldest: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub enum Disposition {
     Bury(String),
 }
 
-/// A job that does not run again, as its place for failed jobs shows it.
+/// A job that does not run again, as it is listed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FailedJob {
     pub id: String,
@@ -71,22 +71,22 @@ pub struct FailedJob {
 impl FailedJob {
     pub fn new(id: String, queue: &str, payload: &[u8], why: &str, failed_at: String) -> FailedJob {
         #[derive(Deserialize)]
-        struct Told {
+        struct LaravelJob {
             #[serde(rename = "displayName")]
             class: String,
         }
-        let told = serde_json::from_slice::<Told>(payload).ok();
+        let job = serde_json::from_slice::<LaravelJob>(payload).ok();
         FailedJob {
             id,
             queue: queue.into(),
-            class: told.map_or_else(String::new, |told| bounded(&told.class).into_owned()),
+            class: job.map_or_else(String::new, |job| bounded(&job.class).into_owned()),
             why: why.lines().next().unwrap_or_default().into(),
             failed_at,
         }
     }
 }
 
-/// What operators ask about failed jobs.
+/// An operator's request about failed jobs.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "verb", content = "id", rename_all = "lowercase")]
 pub enum Failures {
@@ -96,7 +96,7 @@ pub enum Failures {
 }
 
 impl Failures {
-    /// The job that is meant; None for all.
+    /// The requested job; None for all.
     pub fn id(&self) -> Option<&str> {
         match self {
             Failures::List => None,

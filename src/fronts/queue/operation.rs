@@ -55,7 +55,7 @@ impl Front {
 
     /// Lists failed jobs, or retries or forgets one. Returns those concerned. A framework's are all
     /// of the application, whatever their queue.
-    pub async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+    pub async fn failures(&self, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         let mut found = Vec::new();
         let application = self
             .consumers
@@ -65,10 +65,10 @@ impl Front {
                 _ => None,
             });
         if let Some(runner) = application {
-            found = failures_of_application(runner, asked).await?;
+            found = failures_of_application(runner, requested).await?;
         }
         for consumer in &self.consumers {
-            let failures = consumer.source.failures(asked.clone()).await;
+            let failures = consumer.source.failures(requested.clone()).await;
             found.extend(failures.with_context(|| format!("queue {}", consumer.queue.name))?);
         }
         Ok(found)
@@ -92,13 +92,13 @@ impl Front {
 
 async fn failures_of_application(
     runner: &Runner,
-    asked: &Failures,
+    requested: &Failures,
 ) -> anyhow::Result<Vec<FailedJob>> {
     #[derive(Serialize)]
     struct Question<'a> {
         failures: &'a Failures,
     }
-    let question = serde_json::to_vec(&Question { failures: asked })?;
+    let question = serde_json::to_vec(&Question { failures: requested })?;
     let answer = runner.ask(question.into(), "", PHP).await;
     let busy = "cannot ask the application, whose workers may all be busy; try again";
     match answer.context(busy)? {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// `10/s`, `100/m` or `1000/h`: so many jobs a second, minute or hour, at even intervals.
+/// `10/s`, `100/m` or `1000/h`: a number of jobs a second, minute or hour, at even intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobRate {
     jobs: u32,
@@ -20,7 +20,7 @@ const UNITS: [(&str, Duration); 3] = [
     ("m", Duration::from_secs(60)),
     ("h", Duration::from_secs(3600)),
 ];
-/// Jobs that begin late are made up for, up to those of this time: timers have milliseconds.
+/// A queue that is late catches up on the jobs of at most this time: timers have milliseconds.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
 impl JobRate {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn late_job_is_made_up_for_and_a_long_pause_is_not() {
+    fn queue_catches_up_on_a_late_job_but_not_on_a_long_pause() {
         let rate: JobRate = "100/s".parse().unwrap();
         let interval = Duration::from_millis(10);
         let start = Instant::now();

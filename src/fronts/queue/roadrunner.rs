@@ -203,11 +203,11 @@ impl TaskAnswer {
             return Ok(TaskAnswer::Done);
         }
         let written: Written = serde_json::from_slice(answer)
-            .map_err(|error| format!("the worker's answer to a job is not one: {error}"))?;
+            .map_err(|error| format!("cannot parse the worker's answer to a job: {error}"))?;
         let data = &written.data;
         let why = data["message"].as_str().unwrap_or_default();
         let why = match why.is_empty() {
-            true => "the worker has not said why".to_string(),
+            true => "the worker gave no reason".to_string(),
             false => why.to_string(),
         };
         let runs_again = match written.kind {
@@ -331,7 +331,7 @@ mod tests {
             ),
             (
                 r#"{"type":3,"data":{"message":"","requeue":false}}"#,
-                TaskAnswer::Failed("the worker has not said why".into()),
+                TaskAnswer::Failed("the worker gave no reason".into()),
             ),
             (
                 r#"{"type":4,"data":{"message":"no","headers":{"a":["1"]}}}"#,
@@ -344,7 +344,7 @@ mod tests {
                 "{answer}"
             );
         }
-        for (answer, why) in [("{", "is not one"), (r#"{"type":9}"#, "has the type 9")] {
+        for (answer, why) in [("{", "cannot parse"), (r#"{"type":9}"#, "has the type 9")] {
             let error = TaskAnswer::read(answer.as_bytes()).unwrap_err();
             assert!(error.contains(why), "{error}");
         }

@@ -151,7 +151,7 @@ impl JobAnswer {
     }
 }
 
-/// The context as the Lambda front passes it.
+/// The context as the front end for Lambda passes it.
 fn context(id: &str, timeout: Duration) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

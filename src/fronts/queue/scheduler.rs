@@ -2,8 +2,8 @@
 //!
 //! Each queue has a virtual time: the seconds that its jobs have taken, divided by its weight. The
 //! queue with the least begins its next job. A job is charged with its queue's mean when it begins,
-//! and with its real time when it ends. A queue that had no jobs does not make up for that, and one
-//! whose broker is slow makes up for little ([`LAG`]).
+//! and with its real time when it ends. A queue that had no jobs does not catch up, and one whose
+//! broker is slow catches up on little ([`LAG`]).
 
 #[cfg(test)]
 mod tests;
@@ -23,8 +23,8 @@ const NEWEST: f64 = 0.2;
 const UNKNOWN: f64 = 0.1;
 /// A queue without jobs counts as one that waits for its broker for this long.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How many seconds of work a queue may make up for that could not begin jobs, in addition to what
-/// others have begun at once meanwhile.
+/// How many seconds of work a queue may catch up on that could not begin jobs, in addition to the
+/// work that others have begun at once meanwhile.
 const LAG: f64 = 1.0;
 
 /// A queue as the scheduler sees it.

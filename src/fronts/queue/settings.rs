@@ -99,7 +99,7 @@ pub struct Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// JSON for a handler of the Lambda front.
+    /// JSON for a handler, as on Lambda.
     Plain,
     /// Laravel's jobs.
     Laravel,

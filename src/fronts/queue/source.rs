@@ -43,7 +43,7 @@ pub trait Source: Send + Sync {
 
     /// Lists the failed jobs that this broker keeps and Laravel does not, or retries or forgets
     /// one. Returns those concerned.
-    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>>;
+    fn failures(&self, requested: Failures) -> Pending<'_, Vec<FailedJob>>;
 
     /// Sends what has not been sent yet, and ends its connections.
     fn close(&self) -> Pending<'_, ()> {

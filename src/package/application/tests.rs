@@ -76,7 +76,7 @@ fn secrets_are_left_out_unless_surusignore_includes_them() {
     let left_out = add(dir.path(), &[], "", &mut files).unwrap();
     let packaged: Vec<_> = files.iter().map(|(name, _)| name).collect();
     assert_eq!(packaged, ["index.php", "rds.pem"]);
-    let said = left_out.to_string();
+    let message = left_out.to_string();
     for expected in [
         "credentials of tools: 4 (.aws/, .npmrc, .ssh/, auth.json)",
         "deployment files: 2 (function.zip, template.yaml)",
@@ -85,7 +85,7 @@ fn secrets_are_left_out_unless_surusignore_includes_them() {
         "private keys: 2 (config/jwt/private.pem, id_ed25519)",
         ".surusignore packages one of them: !/.aws/",
     ] {
-        assert!(said.contains(expected), "{expected:?} is not in:\n{said}");
+        assert!(message.contains(expected), "{expected:?} is not in:\n{message}");
     }
     let wanted = "!/config/jwt/private.pem\n!.ssh\n";
     std::fs::write(dir.path().join(".surusignore"), wanted).unwrap();

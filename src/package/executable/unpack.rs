@@ -1,8 +1,8 @@
 //! Unpacks this program's application into a directory of this user's, or finds it there.
 //!
 //! The directory's name follows from the checksum and the user. Each file gets its name when it is
-//! whole, and a last file says that all are there. So a start that was killed is made up for by the
-//! next one, which also brings files back that are missing.
+//! whole, and a last file says that all are there. So the next start completes one that was
+//! killed. It also restores missing files.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufReader, Read, Write};
@@ -137,8 +137,8 @@ impl AppendedZip {
     }
 }
 
-/// An error if another user could exchange a directory below this one, which has no links in its
-/// path. Who owns `/` could do so anywhere.
+/// Fails if another user could exchange a directory below this one, whose path has no links. The
+/// owner of `/` can always do so, and is accepted.
 fn check_base(base: &Path) -> anyhow::Result<()> {
     let owners = [0, process::uid(), Path::new("/").metadata()?.uid()];
     for directory in base.ancestors() {

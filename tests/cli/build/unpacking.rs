@@ -1,4 +1,4 @@
-//! Tests where an executable unpacks itself: who else may write there, and what a kill leaves.
+//! Tests how an executable unpacks itself: the rights of other users, and restarts after a kill.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -79,7 +79,7 @@ fn starts_at_once_unpack_the_same() {
 }
 
 #[test]
-fn killed_start_is_made_up_for() {
+fn killed_start_is_completed_by_the_next() {
     let reference = project(&[]);
     passes(&check(reference.path()));
     let reference = sizes(&unpacked(reference.path()));

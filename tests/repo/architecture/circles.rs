@@ -38,12 +38,12 @@ fn circles_are_found_through_lists_children_and_reexports() {
         file("d", "use crate::c::A;"),
     ];
     assert_eq!(found(&with), circle(&["a", "c::e", "d"]));
-    // A comment and a test are no code; a module may use its children, and they it.
+    // Comments and tests do not count. A module and its children may use each other.
     let tests = "// use crate::a::X;\n#[cfg(test)]\nmod tests {\n    use crate::a::X;\n}\n";
     assert_eq!(found(&[a, file("b", tests)]), BTreeSet::new());
     let family = [file("c/mod", "use e::A;"), file("c/e", "use super::B;")];
     assert_eq!(found(&family), BTreeSet::new());
-    // But not through others.
+    // A circle through a third module counts.
     let through = [
         file("c/mod", "use crate::d::X;"),
         file("d", "use crate::c::e::Y;"),
@@ -102,7 +102,8 @@ impl Modules {
         modules
     }
 
-    /// The modules that each uses, except for those below it.
+    /// The modules that each uses, except for those below it: a child is a part of its parent
+    /// (ARCHITECTURE.md, "Layers").
     pub(super) fn uses(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let imports = Regex::new(r"(?m)^\s*(pub(?:\([^)]*\))? )?use ([^;]+);").unwrap();
         let inline = Regex::new(r"(?:^|[^\w:.])((?:r#)?[a-z_]\w*(?:::\w+)+)").unwrap();

@@ -22,13 +22,13 @@ pub fn serve(script: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     address
 }
 
-/// Serves requests without bodies: `answer` gets each head, and returns bytes to send; `None`
-/// closes the connection.
+/// Serves requests without bodies: `answer` gets each header section, and returns bytes to send;
+/// `None` closes the connection.
 pub fn answer(answer: impl Fn(&str) -> Option<Vec<u8>> + Send + Sync + 'static) -> SocketAddr {
     serve(move |mut stream| {
         stream.set_nodelay(true).unwrap();
-        while let Some(head) = head(&mut stream) {
-            match answer(&head) {
+        while let Some(request) = header_section(&mut stream) {
+            match answer(&request) {
                 Some(bytes) if stream.write_all(&bytes).is_ok() => {}
                 _ => break,
             }
@@ -36,23 +36,23 @@ pub fn answer(answer: impl Fn(&str) -> Option<Vec<u8>> + Send + Sync + 'static) 
     })
 }
 
-/// Reads a head; `None` at the end of the connection.
-pub fn head(stream: &mut TcpStream) -> Option<String> {
-    let mut head = Vec::new();
+/// Reads a header section; `None` at the end of the connection.
+pub fn header_section(stream: &mut TcpStream) -> Option<String> {
+    let mut section = Vec::new();
     let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
+    while !section.ends_with(b"\r\n\r\n") {
         if stream.read(&mut byte).ok()? == 0 {
             return None;
         }
-        head.push(byte[0]);
+        section.push(byte[0]);
     }
-    Some(String::from_utf8_lossy(&head).into_owned())
+    Some(String::from_utf8_lossy(&section).into_owned())
 }
 
 pub fn response(status: u16, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n{headers}\r\n");
-    [head.as_bytes(), body.as_bytes()].concat()
+    let section = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n{headers}\r\n");
+    [section.as_bytes(), body.as_bytes()].concat()
 }
 
 pub fn ok(_: &str) -> Option<Vec<u8>> {
@@ -117,19 +117,19 @@ async fn answer_http2(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite 
             "/cookie" => {
                 let cookie = http::HeaderValue::from_bytes(b"name=Jos\xe9").unwrap();
                 let has_it = request.headers().get("cookie") == Some(&cookie);
-                let head = http::Response::builder().header("set-cookie", cookie);
-                let head = head
+                let response = http::Response::builder().header("set-cookie", cookie);
+                let response = response
                     .status(if has_it { 200 } else { 401 })
                     .body(())
                     .unwrap();
-                respond.send_response(head, true).unwrap();
+                respond.send_response(response, true).unwrap();
             }
             path => {
                 if path == "/leave" {
                     connection.graceful_shutdown();
                 }
-                let head = http::Response::new(());
-                let mut body = respond.send_response(head, false).unwrap();
+                let response = http::Response::new(());
+                let mut body = respond.send_response(response, false).unwrap();
                 let _ = body.send_data(vec![b'x'; 100_000].into(), true);
             }
         }
@@ -149,10 +149,10 @@ fn answer_once_over_http2(mut stream: TcpStream, crosses: bool) {
     let mut preface = [0; 24];
     stream.read_exact(&mut preface).unwrap();
     let until_request = |mut stream: &TcpStream| {
-        let mut head = [0; 9];
-        while head[3] != HEADERS {
-            stream.read_exact(&mut head)?;
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut frame = [0; 9];
+        while frame[3] != HEADERS {
+            stream.read_exact(&mut frame)?;
+            let length = u32::from_be_bytes([0, frame[0], frame[1], frame[2]]);
             stream.read_exact(&mut vec![0; length as usize])?;
         }
         std::io::Result::Ok(())

@@ -126,7 +126,7 @@ fn doorbells(rings: &Rings) -> Vec<u32> {
 #[test]
 fn event_claims_one_polling_worker_before_a_blocked_one() {
     let rings = Rings::new(4).unwrap();
-    assert!(!rings.notify_one(), "all workers are awake");
+    assert!(!rings.notify_one(), "no worker waits");
     for (worker, state) in [(0, BLOCKED), (1, POLLING), (2, BLOCKED), (3, POLLING)] {
         rings.doorbell(worker).store(state, SeqCst);
     }

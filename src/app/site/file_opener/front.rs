@@ -79,7 +79,7 @@ impl Opener {
     /// [replaces](Opener::replace) the opener.
     pub async fn recover(&self) -> bool {
         let pid = self.link().pid;
-        // Nothing is known of one that has never replied.
+        // The process id is unknown before the first reply.
         let is_stopped = || pid.is_none_or(is_stopped);
         let began = time::Instant::now();
         let mut stopped_since = None;
@@ -158,7 +158,7 @@ impl Opener {
         answered
     }
 
-    /// What PHP's user finds at a path below a directory.
+    /// Opens a path below a directory with the rights of PHP's user.
     pub(crate) fn open(&self, tree: u16, path: &Path, access: Access) -> OpenedPath {
         let operation = match access {
             Access::Read => Operation::Read,
@@ -168,7 +168,7 @@ impl Opener {
         if !is_below(path) || !may_be_sent(path, operation) || is_too_long(path) {
             return OpenedPath::Denied(Denial::UnreadableToPhp);
         }
-        let told = self.ask(operation, tree, path).and_then(|answer| {
+        let opened = self.ask(operation, tree, path).and_then(|answer| {
             let OpenerAnswer { code, text, fd, .. } = answer;
             let regular = |real| {
                 let file = File::from(fd.ok_or(ErrorKind::InvalidData)?);
@@ -194,7 +194,7 @@ impl Opener {
                 _ => Err(ErrorKind::InvalidData.into()),
             }
         });
-        told.unwrap_or_else(|error| {
+        opened.unwrap_or_else(|error| {
             static REPORTED: RateLimit = RateLimit::new();
             if REPORTED.is_time(Instant::now()) {
                 let path = path.display();
@@ -204,7 +204,7 @@ impl Opener {
         })
     }
 
-    /// Whether PHP's user finds a symbolic link at a path. None if that is unknown.
+    /// Whether there is a symbolic link at a path, as PHP's user sees it. None if that is unknown.
     pub(crate) fn is_link(&self, tree: u16, path: &Path) -> Option<bool> {
         let operation = Operation::Link;
         if !is_below(path) || !may_be_sent(path, operation) || is_too_long(path) {
@@ -246,7 +246,7 @@ const BUSY: Duration = Duration::from_millis(600);
 /// An opener that is stopped for this long is replaced.
 const STOPPED: Duration = Duration::from_millis(200);
 
-/// One that is not, and waits for a CPU or a disk, is replaced after this time without a reply.
+/// An opener that waits for a CPU or a disk is replaced after this time without a reply.
 const LATE: Duration = Duration::from_secs(2);
 
 /// The interval of checks for a late reply.
@@ -346,7 +346,7 @@ mod tests {
         assert!(opener.recover().await && opener.link().late.is_none());
     }
 
-    /// The thread of the runtime that asks, and then [`Opener::recover`].
+    /// Adds the waits of the runtime's thread that asks and of [`Opener::recover`].
     #[tokio::test(start_paused = true)]
     async fn stopped_opener_is_given_up_within_a_second_and_a_busy_one_later() {
         let mut process = std::process::Command::new("sleep");
@@ -370,7 +370,7 @@ mod tests {
         signal("-STOP", 'T');
         let second = Duration::from_secs(1);
         assert!(SOON + given_up_after(Some(process.id())).await < second);
-        // The number of one that has never replied is unknown.
+        // The process id is unknown before the first reply.
         assert!(BUSY + given_up_after(None).await < second);
         signal("-CONT", 'S');
         assert!(given_up_after(Some(process.id())).await >= LATE);
@@ -395,9 +395,9 @@ mod tests {
         failures.notified().await;
     }
 
-    /// So that a condition of an `.htaccess` file closes.
+    /// A condition of an `.htaccess` file must deny for a concealed file.
     #[test]
-    fn concealed_file_is_told_from_a_missing_one() {
+    fn concealed_file_is_distinguished_from_a_missing_one() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(".env"), "").unwrap();
         std::fs::write(dir.path().join("x.php"), "").unwrap();

@@ -189,8 +189,8 @@ fn compat(lines: &[Statement], facts: &Facts<'_>, env: &Env) -> (bool, bool) {
         }
         match &line.what {
             Compat::Order(is) => order = *is,
-            Compat::Allow(who) => allowed = or(allowed, who.is(facts, env)),
-            Compat::Deny(who) => denied = or(denied, who.is(facts, env)),
+            Compat::Allow(client) => allowed = or(allowed, client.is(facts, env)),
+            Compat::Deny(client) => denied = or(denied, client.is(facts, env)),
             Compat::SatisfyAny(any) => satisfies_any = *any,
         }
     }

@@ -66,10 +66,10 @@ pub const MAX_BYTES: u64 = 1 << 20;
 /// The limit of cached files. Clients cannot create more: they are files of the site.
 const MAX_FILES: usize = 4096;
 
-/// When a file is read again whose reading exceeded what was left of the memory.
+/// The pause before a file is read again that did not fit into the memory of its site.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What a failed reading counts, however little was read.
+/// The bytes that a failed reading counts as, even if it read fewer.
 const FAILED_READING: usize = 64 << 10;
 
 /// The merged directories of a document tree.

@@ -52,8 +52,8 @@ pub(super) struct Groups {
     /// The number of capturing groups.
     count: usize,
     names: Vec<String>,
-    /// The groups that conditions ask for. They may follow later in the pattern.
-    asked: Vec<String>,
+    /// The groups of conditions. They may follow later in the pattern.
+    conditions: Vec<String>,
 }
 
 impl Default for Groups {
@@ -62,7 +62,7 @@ impl Default for Groups {
             open: vec![Open::new(GroupKind::Plain)],
             count: 0,
             names: Vec::new(),
-            asked: Vec::new(),
+            conditions: Vec::new(),
         }
     }
 }
@@ -199,16 +199,16 @@ impl Groups {
 
     /// Reads a condition behind its parenthesis. Returns its length with both parentheses.
     fn condition(&mut self, text: &str) -> Result<usize, String> {
-        let (asked, _) = text.split_once(')').unwrap_or((text, ""));
-        let name = asked
+        let (group, _) = text.split_once(')').unwrap_or((text, ""));
+        let name = group
             .strip_prefix('<')
             .and_then(|name| name.strip_suffix('>'));
-        let is_number = !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit());
         if !is_number && name.is_none() {
-            return Err(format!("the condition `({asked})` is not supported"));
+            return Err(format!("the condition `({group})` is not supported"));
         }
-        self.asked.push(name.unwrap_or(asked).to_owned());
-        Ok(asked.len() + 2)
+        self.conditions.push(name.unwrap_or(group).to_owned());
+        Ok(group.len() + 2)
     }
 
     fn name(&mut self, name: &str) -> Result<(), String> {
@@ -229,13 +229,13 @@ impl Groups {
 
     /// Checks at the end of the pattern that the groups of its conditions exist.
     pub(super) fn check_conditions(&self) -> Result<(), String> {
-        let exists = |asked: &&String| match asked.parse::<usize>() {
+        let exists = |group: &&String| match group.parse::<usize>() {
             Ok(number) => (1..=self.count).contains(&number),
-            Err(_) => self.names.contains(asked),
+            Err(_) => self.names.contains(group),
         };
-        match self.asked.iter().find(|asked| !exists(asked)) {
-            Some(asked) => Err(format!(
-                "a condition asks for the group `{asked}`, which does not exist"
+        match self.conditions.iter().find(|group| !exists(group)) {
+            Some(group) => Err(format!(
+                "a condition refers to the group `{group}`, which does not exist"
             )),
             None => Ok(()),
         }

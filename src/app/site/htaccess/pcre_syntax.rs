@@ -11,8 +11,8 @@ const POSIX_NAMES: [&str; 14] = [
     "punct", "space", "word", "xdigit",
 ];
 
-/// The error says what PCRE does not accept. Errors that other engines find, too, are not looked
-/// for.
+/// The error says what PCRE does not accept. Does not check for errors that other engines report,
+/// too.
 pub(super) fn check(pcre: &str) -> Result<(), String> {
     let mut at = 0;
     // Whether a quantifier may follow.
@@ -32,7 +32,7 @@ pub(super) fn check(pcre: &str) -> Result<(), String> {
                 }
                 is_repeatable = !"bBAZzGK".contains(escaped);
                 match escaped {
-                    // How long the text of a group is, is not followed.
+                    // The lengths of the texts of groups are not tracked.
                     '1'..='9' => groups.item(None),
                     'K' => groups.check_reset()?,
                     _ => groups.item(Some(is_repeatable.into())),

@@ -36,17 +36,17 @@ impl HtaccessReader {
                 block.compat.push(statement(Compat::Order(order)));
             }
             ("allow" | "deny", "from") => {
-                for who in &words[1..] {
-                    if who.starts_with('#') {
+                for host in &words[1..] {
+                    if host.starts_with('#') {
                         return error(node, "a comment needs a separate line");
                     }
-                    let Some(parsed) = ClientMatch::parse(who) else {
-                        return error(node, format!("{who} is not an address that Apache accepts"));
+                    let Some(parsed) = ClientMatch::parse(host) else {
+                        return error(node, format!("{host} is not an address that Apache accepts"));
                     };
                     if parsed == ClientMatch::Unknown {
-                        let what = match who.contains('/') {
-                            true => format!("the mask of {who} is not evaluated"),
-                            false => format!("{who} is a host name, which is not looked up"),
+                        let what = match host.contains('/') {
+                            true => format!("the mask of {host} is not evaluated"),
+                            false => format!("{host} is a host name, which is not looked up"),
                         };
                         self.problem(node, what, context, true);
                     }

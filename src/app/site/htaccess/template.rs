@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn parent_component_of_a_placeholder_is_told_from_the_templates_own() {
+    fn parent_component_of_a_placeholder_differs_from_the_templates_own() {
         let none = HeaderMap::new();
         let facts = Facts::of_get("/", Some(".."), &none);
         let env = Env::default();

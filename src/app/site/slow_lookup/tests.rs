@@ -78,7 +78,7 @@ async fn file_that_is_read_slowly_makes_no_other_request_wait() {
         .reading
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let gone = tokio::spawn(answer(site.clone(), "/slow/a.txt"));
+    let closed = tokio::spawn(answer(site.clone(), "/slow/a.txt"));
     while htaccess.site.turn.try_lock().is_ok() {
         tokio::task::yield_now().await;
     }
@@ -87,7 +87,7 @@ async fn file_that_is_read_slowly_makes_no_other_request_wait() {
         .map(|path| tokio::spawn(answer(site.clone(), path)))
         .collect();
     // Its thread goes on reading.
-    gone.abort();
+    closed.abort();
     for _ in 0..100 {
         assert!(matches!(fast().await, (Resolution::File(_), false)));
     }

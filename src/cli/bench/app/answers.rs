@@ -55,7 +55,7 @@ impl Requests {
     /// Asks for one path over a connection of its own.
     pub fn ask(&self, port: u16, path: &str) -> anyhow::Result<EngineAnswer> {
         interrupt::check()?;
-        let asked = crate::cli::block_on(async {
+        let answer = crate::cli::block_on(async {
             tokio::select! {
                 answer = tokio::time::timeout(TIMEOUT, self.request(port, path)) => match answer {
                     Ok(answer) => answer,
@@ -65,7 +65,7 @@ impl Requests {
             }
         });
         interrupt::check()?;
-        asked.with_context(|| format!("GET {path}"))
+        answer.with_context(|| format!("GET {path}"))
     }
 
     async fn request(&self, port: u16, path: &str) -> anyhow::Result<EngineAnswer> {

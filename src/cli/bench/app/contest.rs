@@ -219,11 +219,11 @@ impl Contest {
         for (place, path) in plan.requests.paths.iter().enumerate() {
             let answer = plan.requests.ask(server.port, path)?;
             if !answer.is_expected() {
-                let said = server.end();
-                let said = said.map_or_else(String::new, |said| format!(" ({said})"));
+                let reason = server.end();
+                let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
                 return Ok(Some(format!(
-                    "GET {path} returned {}{said}; name paths that return 2xx or 3xx (--path), and \
-                     the host if the application checks it (-H 'Host: …')",
+                    "GET {path} returned {}{reason}; name paths that return 2xx or 3xx (--path), \
+                     and the host if the application checks it (-H 'Host: …')",
                     answer.status
                 )));
             }
@@ -317,8 +317,8 @@ impl Contest {
                 break;
             }
             if let Err(why) = ask_once(plan, contestant, &server)? {
-                let said = server.end().map(|said| format!(": {said}"));
-                contestant.state = State::Fails(why + &said.unwrap_or_default());
+                let reason = server.end().map(|reason| format!(": {reason}"));
+                contestant.state = State::Fails(why + &reason.unwrap_or_default());
                 return Ok(());
             }
         }

@@ -17,14 +17,14 @@ use tempfile::TempDir;
 
 use crate::cli::bench::interrupt;
 
-/// How often a waiting loop polls.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval at which a waiting loop polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How long a server may take to end before it is killed with all its processes. It aborts requests
 /// after a second.
 const TO_END: Duration = Duration::from_secs(5);
 /// Lines of its log that are kept.
 const KEPT_LINES: usize = 40;
-/// Most characters of a reason.
+/// The most characters of a reason.
 const REASON: usize = 300;
 
 /// Whole sections of the configuration that would reach what the user's own server has:
@@ -38,8 +38,8 @@ const SECTIONS: [(&str, &str); 6] = [
     ("SURUS_TLS", "{}"),
     ("SURUS_WORK", "{}"),
 ];
-/// Settings by which a server runs on the engine that it is asked for, is reachable without TLS and
-/// proxies, and ends soon.
+/// Settings with which a server runs on the requested engine, is reachable without TLS and proxies,
+/// and ends soon.
 const SETTINGS: [(&str, &str); 6] = [
     ("SURUS_ENGINE_MUST_BOOT", "true"),
     ("SURUS_HTTP_H3", "false"),
@@ -48,7 +48,7 @@ const SETTINGS: [(&str, &str); 6] = [
     ("SURUS_HTTP_SHUTDOWN_DELAY", "0s"),
     ("SURUS_HTTP_SHUTDOWN_TIMEOUT", "1s"),
 ];
-/// The standard variable by which Surus sends no traces, whatever names a collector.
+/// The standard variable with which Surus sends no traces, even if a setting names a collector.
 const NO_TRACES: (&str, &str) = ("OTEL_TRACES_EXPORTER", "none");
 
 /// How the application is started on each engine.
@@ -191,7 +191,7 @@ impl Server {
         let deadline = Instant::now() + within;
         loop {
             interrupt::check()?;
-            if let Ok(port) = listening.recv_timeout(LOOK) {
+            if let Ok(port) = listening.recv_timeout(POLL_INTERVAL) {
                 return Ok(port.context("the server announced no port")?);
             }
             if let Some(status) = self.child.try_wait().context("cannot wait for a server")? {
@@ -200,11 +200,11 @@ impl Server {
                 })));
             }
             if Instant::now() >= deadline {
-                let said = self.log.reason();
-                let said =
-                    said.map_or_else(String::new, |said| format!("; its last message: {said}"));
+                let last = self.log.reason();
+                let last =
+                    last.map_or_else(String::new, |last| format!("; its last message: {last}"));
                 return Err(StartFailure::Engine(format!(
-                    "surus serve did not listen within {} s{said}",
+                    "surus serve did not listen within {} s{last}",
                     within.as_secs_f64()
                 )));
             }
@@ -221,7 +221,7 @@ impl Server {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 return;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         for pid in probe::tree(&[self.pid()]) {
             let _ = process::kill(pid.cast_unsigned());

@@ -23,8 +23,9 @@ pub fn run(args: Console) -> anyhow::Result<ExitCode> {
         let event = json!({ "command": line(&args.command) });
         smoke::invoke(&Client::new(&sdk), &name, alias, &event).await
     })?;
-    let said: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
-    let (Some(status), Some(output)) = (said["exitCode"].as_i64(), said["output"].as_str()) else {
+    let result: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
+    let (Some(status), Some(output)) = (result["exitCode"].as_i64(), result["output"].as_str())
+    else {
         if answer.error.is_some() {
             log::print(&answer.log);
             bail!(

@@ -140,9 +140,9 @@ impl Deployment<'_> {
             }
             Step::Publish => {
                 let version = function::publish(lambda, wanted).await?;
-                let said = format!("version {version}, ");
+                let progress = format!("version {version}, ");
                 self.version = Some(version);
-                return Ok(said);
+                return Ok(progress);
             }
             Step::Smoke => {
                 let host = self.url.as_deref().and_then(smoke::host);

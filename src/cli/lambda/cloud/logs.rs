@@ -68,12 +68,12 @@ async fn print(
     filter: Option<&str>,
     window: &mut Window,
 ) -> anyhow::Result<bool> {
-    let asked = logs
+    let request = logs
         .filter_log_events()
         .log_group_name(group)
         .start_time(window.start)
         .set_filter_pattern(filter.map(str::to_string));
-    let mut pages = asked.into_paginator().send();
+    let mut pages = request.into_paginator().send();
     let mut newest = window.newest;
     while let Some(page) = pages.next().await {
         let page = match page {

@@ -31,14 +31,14 @@ impl Rollback<'_> {
         let Some(before) = &self.state.alias else {
             return "no version was live before; deploy again when the cause is removed".into();
         };
-        let mut said = self.alias(before).await;
+        let mut message = self.alias(before).await;
         if let Err(error) = self.url().await {
-            let _ = write!(said, "; the URL could not be changed back ({error:#})");
+            let _ = write!(message, "; the URL could not be changed back ({error:#})");
         }
         if let Err(error) = self.mapping().await {
-            let _ = write!(said, "; the queue could not be changed back ({error:#})");
+            let _ = write!(message, "; the queue could not be changed back ({error:#})");
         }
-        said
+        message
     }
 
     async fn alias(&self, before: &Alias) -> String {

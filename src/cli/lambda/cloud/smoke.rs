@@ -32,7 +32,7 @@ pub async fn invoke(
     let once = Builder::default()
         .retry_config(RetryConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
-    let asked = lambda
+    let request = lambda
         .invoke()
         .function_name(function)
         .qualifier(qualifier)
@@ -40,7 +40,7 @@ pub async fn invoke(
         .payload(Blob::new(event.to_string()))
         .customize()
         .config_override(once);
-    let answer = asked.send().await.map_err(explain)?;
+    let answer = request.send().await.map_err(explain)?;
     let log = STANDARD.decode(answer.log_result.unwrap_or_default());
     Ok(SmokeTestAnswer {
         payload: answer.payload.map(Blob::into_inner).unwrap_or_default(),

@@ -42,8 +42,8 @@ pub struct Url {
 impl State {
     pub async fn read(lambda: &Client, wanted: &Wanted) -> anyhow::Result<State> {
         let name = &wanted.name;
-        let asked = format!("cannot read the function {name}");
-        let Some(latest) = configuration(lambda, name, None).await.context(asked)? else {
+        let failure = format!("cannot read the function {name}");
+        let Some(latest) = configuration(lambda, name, None).await.context(failure)? else {
             return Ok(State::default());
         };
         check(&latest, name)?;
@@ -102,9 +102,9 @@ pub async fn configuration(
     name: &str,
     qualifier: Option<&str>,
 ) -> anyhow::Result<Option<GetFunctionConfigurationOutput>> {
-    let asked = lambda.get_function_configuration().function_name(name);
-    let asked = asked.set_qualifier(qualifier.map(str::to_string));
-    match asked.send().await {
+    let request = lambda.get_function_configuration().function_name(name);
+    let request = request.set_qualifier(qualifier.map(str::to_string));
+    match request.send().await {
         Ok(found) => Ok(Some(found)),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(explain(error)),
@@ -112,8 +112,8 @@ pub async fn configuration(
 }
 
 async fn alias(lambda: &Client, wanted: &Wanted) -> anyhow::Result<Option<Alias>> {
-    let asked = lambda.get_alias().function_name(&wanted.name);
-    let alias = match asked.name(&wanted.alias).send().await {
+    let request = lambda.get_alias().function_name(&wanted.name);
+    let alias = match request.name(&wanted.alias).send().await {
         Ok(alias) => alias,
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(explain(error)),
@@ -134,11 +134,11 @@ fn weights(routing: Option<&AliasRoutingConfiguration>) -> HashMap<String, f64> 
 }
 
 async fn url(lambda: &Client, wanted: &Wanted) -> anyhow::Result<Option<Url>> {
-    let asked = lambda
+    let request = lambda
         .get_function_url_config()
         .function_name(&wanted.name)
         .qualifier(&wanted.alias);
-    match asked.send().await {
+    match request.send().await {
         Ok(url) => Ok(Some(Url {
             address: url.function_url().into(),
             invoke_mode: url
@@ -153,11 +153,11 @@ async fn url(lambda: &Client, wanted: &Wanted) -> anyhow::Result<Option<Url>> {
 }
 
 async fn permissions(lambda: &Client, wanted: &Wanted) -> anyhow::Result<Vec<String>> {
-    let asked = lambda
+    let request = lambda
         .get_policy()
         .function_name(&wanted.name)
         .qualifier(&wanted.alias);
-    let policy = match asked.send().await {
+    let policy = match request.send().await {
         Ok(found) => found.policy.unwrap_or_default(),
         Err(error) if is_missing(&error) => return Ok(Vec::new()),
         Err(error) => return Err(explain(error)),

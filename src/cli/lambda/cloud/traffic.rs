@@ -69,8 +69,8 @@ pub async fn current(
     lambda: &Client,
     wanted: &Wanted,
 ) -> anyhow::Result<(Option<String>, Option<String>)> {
-    let asked = lambda.get_alias().function_name(&wanted.name);
-    let alias = asked.name(&wanted.alias).send().await.map_err(explain)?;
+    let request = lambda.get_alias().function_name(&wanted.name);
+    let alias = request.name(&wanted.alias).send().await.map_err(explain)?;
     Ok((alias.function_version, alias.revision_id))
 }
 
@@ -151,8 +151,8 @@ pub async fn update_mapping(
         .set_function_response_types(Some(response_types(reports)));
     updated.send().await.map_err(explain)?;
     for _ in 0..PAUSES {
-        let asked = lambda.get_event_source_mapping().uuid(uuid).send();
-        let now = asked.await.map_err(explain)?;
+        let request = lambda.get_event_source_mapping().uuid(uuid).send();
+        let now = request.await.map_err(explain)?;
         if !matches!(now.state(), Some("Enabling" | "Disabling" | "Updating")) {
             return Ok(());
         }

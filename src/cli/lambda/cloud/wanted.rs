@@ -75,7 +75,7 @@ impl Zip {
         })
     }
 
-    /// What [`Zip::read`] has hashed.
+    /// The content that [`Zip::read`] has hashed; an error if the file has changed.
     pub fn content(&self) -> anyhow::Result<Vec<u8>> {
         let shown = self.path.display();
         let content = std::fs::read(&self.path).with_context(|| format!("cannot read {shown}"))?;

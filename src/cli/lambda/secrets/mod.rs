@@ -40,13 +40,13 @@ impl SecretSource {
     async fn get(&self, account: &Account) -> anyhow::Result<String> {
         match self {
             SecretSource::Parameter(name) => {
-                let asked = json!({"Name": name, "WithDecryption": true});
-                let answer = account.ask(SYSTEMS_MANAGER, "GetParameter", &asked).await?;
+                let parameters = json!({"Name": name, "WithDecryption": true});
+                let answer = account.ask(SYSTEMS_MANAGER, "GetParameter", &parameters).await?;
                 text(&answer["Parameter"]["Value"]).context("the response has no value")
             }
             SecretSource::Secret { id, key } => {
-                let asked = json!({"SecretId": id});
-                let answer = account.ask(SECRETS, "GetSecretValue", &asked).await?;
+                let parameters = json!({"SecretId": id});
+                let answer = account.ask(SECRETS, "GetSecretValue", &parameters).await?;
                 let secret = text(&answer["SecretString"])
                     .context("the secret is binary; store it as a string")?;
                 match key {
@@ -115,10 +115,15 @@ impl Account {
         })
     }
 
-    async fn ask(&self, service: Service, action: &str, asked: &Value) -> anyhow::Result<Value> {
+    async fn ask(
+        &self,
+        service: Service,
+        action: &str,
+        parameters: &Value,
+    ) -> anyhow::Result<Value> {
         let address = service.address(&self.region, &self.variables);
         let client = AwsClient::new(service, &address, &self.region, self.credentials.clone())?;
-        Ok(client.ask(action, asked, TIMEOUT).await?)
+        Ok(client.ask(action, parameters, TIMEOUT).await?)
     }
 }
 

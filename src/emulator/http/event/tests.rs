@@ -3,7 +3,7 @@
 use super::*;
 use crate::emulator::function::Runtime;
 
-fn asked(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> ReceivedRequest {
+fn received(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> ReceivedRequest {
     let mut request = http::Request::builder().method("POST").uri(target);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -18,13 +18,13 @@ fn asked(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> Receive
     }
 }
 
-fn event(service: HttpService, asked: &ReceivedRequest) -> (String, Value) {
+fn event(service: HttpService, received: &ReceivedRequest) -> (String, Value) {
     let types = BinaryMediaTypes::default();
     let text = from_request(
         service,
         &EmulatedFunction::new(Runtime::Attached),
         &types,
-        asked,
+        received,
     );
     let value = serde_json::from_str(&text).unwrap();
     (text, value)
@@ -32,34 +32,34 @@ fn event(service: HttpService, asked: &ReceivedRequest) -> (String, Value) {
 
 #[test]
 fn url_keeps_the_raw_path_and_http_api_decodes_it() {
-    let asked = asked("/a%2Fb%20c/%C3%A9%3Fd", &[], b"");
-    let (_, url) = event(HttpService::Url, &asked);
+    let received = received("/a%2Fb%20c/%C3%A9%3Fd", &[], b"");
+    let (_, url) = event(HttpService::Url, &received);
     assert_eq!(url["rawPath"], "/a%2Fb%20c/%C3%A9%3Fd");
     assert_eq!(
         url["requestContext"]["domainName"],
         "emulated.lambda-url.us-east-1.on.aws"
     );
-    let (_, http) = event(HttpService::Http, &asked);
+    let (_, http) = event(HttpService::Http, &received);
     assert_eq!(http["rawPath"], "/a/b c/é");
     assert_eq!(http["requestContext"]["http"]["path"], "/a/b c/é");
-    let (_, rest) = event(HttpService::Rest, &asked);
+    let (_, rest) = event(HttpService::Rest, &received);
     assert_eq!(rest["path"], "/a%2Fb%20c/%C3%A9%3Fd");
     assert_eq!(rest["requestContext"]["path"], "/Prod/a%2Fb%20c/%C3%A9%3Fd");
     assert_eq!(rest["requestContext"]["stage"], "Prod");
-    let (_, alb) = event(HttpService::Alb, &asked);
+    let (_, alb) = event(HttpService::Alb, &received);
     assert_eq!(alb["path"], "/a%2Fb%20c/%C3%A9%3Fd");
 }
 
 #[test]
 fn query_is_raw_joined_or_decoded_per_front_end() {
-    let asked = asked("/?z=1%20x&a=b+c&z=2&flag", &[], b"");
-    let (text, url) = event(HttpService::Url, &asked);
+    let received = received("/?z=1%20x&a=b+c&z=2&flag", &[], b"");
+    let (text, url) = event(HttpService::Url, &received);
     assert_eq!(url["rawQueryString"], "z=1%20x&a=b+c&z=2&flag");
     assert!(
         text.contains(r#""queryStringParameters":{"z":"1 x,2","a":"b c","flag":""}"#),
         "{text}"
     );
-    let (text, rest) = event(HttpService::Rest, &asked);
+    let (text, rest) = event(HttpService::Rest, &received);
     assert_eq!(rest["queryStringParameters"]["z"], "2");
     assert!(
         text.contains(
@@ -67,10 +67,10 @@ fn query_is_raw_joined_or_decoded_per_front_end() {
         ),
         "{text}"
     );
-    let (_, alb) = event(HttpService::Alb, &asked);
+    let (_, alb) = event(HttpService::Alb, &received);
     assert_eq!(alb["queryStringParameters"]["a"], "b+c");
     assert_eq!(alb["queryStringParameters"]["z"], "2");
-    let (_, alb) = event(HttpService::AlbMulti, &asked);
+    let (_, alb) = event(HttpService::AlbMulti, &received);
     assert_eq!(
         alb["multiValueQueryStringParameters"]["z"],
         json!(["1%20x", "2"])
@@ -87,8 +87,8 @@ fn headers_and_cookies_use_the_fields_of_each_front_end() {
         ("x-forwarded-for", "198.51.100.1"),
         ("connection", "keep-alive"),
     ];
-    let asked = asked("/", &sent, b"");
-    let (_, url) = event(HttpService::Url, &asked);
+    let received = received("/", &sent, b"");
+    let (_, url) = event(HttpService::Url, &received);
     assert_eq!(url["cookies"], json!(["a=1", "b=2"]));
     assert!(url["headers"].get("cookie").is_none());
     assert!(url["headers"].get("connection").is_none());
@@ -99,25 +99,25 @@ fn headers_and_cookies_use_the_fields_of_each_front_end() {
     );
     assert_eq!(url["headers"]["x-forwarded-port"], "8080");
     assert_eq!(url["requestContext"]["http"]["sourceIp"], "203.0.113.7");
-    let (_, rest) = event(HttpService::Rest, &asked);
+    let (_, rest) = event(HttpService::Rest, &received);
     assert_eq!(rest["headers"]["X-Twice"], "two");
     assert_eq!(rest["multiValueHeaders"]["X-Twice"], json!(["one", "two"]));
     assert_eq!(rest["headers"]["Cookie"], "a=1; b=2");
-    let (_, alb) = event(HttpService::Alb, &asked);
+    let (_, alb) = event(HttpService::Alb, &received);
     assert_eq!(alb["headers"]["x-twice"], "two");
     assert!(alb.get("multiValueHeaders").is_none());
-    let (_, alb) = event(HttpService::AlbMulti, &asked);
+    let (_, alb) = event(HttpService::AlbMulti, &received);
     assert_eq!(alb["multiValueHeaders"]["x-twice"], json!(["one", "two"]));
     assert!(alb.get("headers").is_none());
 }
 
 #[test]
 fn binary_body_is_base64() {
-    let json_body = asked("/", &[("content-type", "application/json")], b"{}");
+    let json_body = received("/", &[("content-type", "application/json")], b"{}");
     let form = [("content-type", "application/x-www-form-urlencoded")];
-    let form = asked("/", &form, b"a=b");
-    let invalid = asked("/", &[("content-type", "text/plain")], b"\xff");
-    let empty = asked("/", &[], b"");
+    let form = received("/", &form, b"a=b");
+    let invalid = received("/", &[("content-type", "text/plain")], b"\xff");
+    let empty = received("/", &[], b"");
     for service in [HttpService::Url, HttpService::Http, HttpService::Alb] {
         let (_, event_of) = event(service, &json_body);
         assert_eq!(

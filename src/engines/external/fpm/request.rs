@@ -108,7 +108,7 @@ impl FastCgi {
     /// exited.
     async fn free(&self, daemon: &Daemon) -> Option<PhpStream> {
         let address = &self.fpm.pools[self.slot.index].address;
-        let mut asked = pin!(async {
+        let mut connected = pin!(async {
             loop {
                 // A busy process accepts later; a killed one leaves the connection to its
                 // successor.
@@ -122,7 +122,7 @@ impl FastCgi {
         });
         loop {
             tokio::select! {
-                stream = &mut asked => {
+                stream = &mut connected => {
                     self.fpm.count_children();
                     return Some(stream);
                 }
@@ -198,7 +198,7 @@ impl Exchange for FastCgi {
     fn over(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
             let fpm = self.fpm.clone();
-            let asked = match self.stream.take() {
+            let idle = match self.stream.take() {
                 Some(stream) if self.is_complete && self.keeps => {
                     let _ = (&mut self.feeding).await;
                     // The end of the connection also shows that the process is idle again.
@@ -225,7 +225,7 @@ impl Exchange for FastCgi {
             };
             if fpm.daemon.is_some() {
                 let kept = &fpm.pools[self.slot.index].kept;
-                *kept.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+                *kept.lock().unwrap_or_else(PoisonError::into_inner) = idle;
             }
         })
     }

@@ -151,18 +151,18 @@ async fn report(launch: &PhpLaunch) -> anyhow::Result<Report> {
         .await?;
     let mut out = pipe::Receiver::from_owned_fd(out.into())?;
     let mut err = pipe::Receiver::from_owned_fd(err.into())?;
-    let (mut said, mut complained) = (Vec::new(), Vec::new());
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let program = launch.program.display();
-    let (out, err) = tokio::join!(out.read_to_end(&mut said), err.read_to_end(&mut complained));
+    let (out, err) = tokio::join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr));
     out.and(err)
         .with_context(|| format!("cannot read the output of {program}"))?;
     let status = child.wait().await;
     let status = status.with_context(|| format!("cannot start {program}"))?;
     if !status.success() {
-        let complained = String::from_utf8_lossy(&complained);
-        bail!("{program} does not work: {status}\n{complained}");
+        let stderr = String::from_utf8_lossy(&stderr);
+        bail!("{program} does not work: {status}\n{stderr}");
     }
-    Ok(Report::read(&String::from_utf8_lossy(&said)))
+    Ok(Report::read(&String::from_utf8_lossy(&stdout)))
 }
 
 /// Refuses files that PHP would run once, in the boot of each worker. Firewalls are installed so,

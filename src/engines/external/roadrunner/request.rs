@@ -27,7 +27,7 @@ pub enum Payloads {
 }
 
 impl Payloads {
-    /// The bits of a frame with such a context.
+    /// The flags of a frame with such a context.
     pub fn flags(self) -> u8 {
         match self {
             Payloads::Json => frame::JSON,
@@ -38,7 +38,7 @@ impl Payloads {
 
 /// A request as the worker gets it.
 pub struct RoadRunnerRequest {
-    /// The bits of its frame.
+    /// The flags of its frame.
     pub flags: u8,
     /// Its answer is one frame without a status.
     pub is_job: bool,
@@ -202,7 +202,7 @@ fn protobuf(into: &mut Vec<u8>, event: &Event, form: Option<&Form>) {
     }
 }
 
-/// The names of the headers, each once. Go's server, and so RoadRunner, takes `Host` out of them.
+/// The names of the headers, each once. Go's server, and so RoadRunner, removes `Host`.
 fn names(headers: &HeaderMap) -> impl Iterator<Item = &HeaderName> {
     headers.keys().filter(|name| *name != header::HOST)
 }
@@ -210,16 +210,16 @@ fn names(headers: &HeaderMap) -> impl Iterator<Item = &HeaderName> {
 /// `content-type` as Go writes it: `Content-Type`.
 fn canonical(name: &HeaderName) -> String {
     let mut is_first = true;
-    let letter = |byte: u8| {
-        let letter = if is_first {
+    let written = |byte: u8| {
+        let written = if is_first {
             byte.to_ascii_uppercase()
         } else {
             byte
         };
         is_first = byte == b'-';
-        char::from(letter)
+        char::from(written)
     };
-    name.as_str().bytes().map(letter).collect()
+    name.as_str().bytes().map(written).collect()
 }
 
 fn remote_address(event: &Event) -> &str {

@@ -127,11 +127,11 @@ impl Worker {
     fn new(daemon: Daemon, relay: Relay, stderr: pipe::Receiver) -> Worker {
         let event = Arc::new(AtomicU64::new(0));
         let first = FirstLines::default();
-        let (said, of_log) = (first.clone(), event.clone());
+        let (first_lines, of_log) = (first.clone(), event.clone());
         let log = php_log::follow_with(stderr, daemon.pid, move |line| {
             let event = of_log.load(Ordering::Relaxed);
             if event == 0 {
-                said.add(line);
+                first_lines.add(line);
             }
             (event > 0).then_some(event)
         });

@@ -62,7 +62,7 @@ impl GenerationState {
                     engine = self.engine,
                     workers = scaling.target(),
                     limit = scale.range.end(),
-                    "memory is short for more workers (said once; counted in the metrics)"
+                    "memory is short for more workers (logged once; counted in the metrics)"
                 );
             }
         }

@@ -257,7 +257,7 @@ impl GenerationState {
                     pid,
                     reason = why.label,
                     remedy = why.remedy,
-                    "worker replaced (said once; counted in the metrics)"
+                    "worker replaced (logged once; counted in the metrics)"
                 )
             }
             true if is_usual => debug!(pid, reason = why.label, "worker exited"),
@@ -266,7 +266,7 @@ impl GenerationState {
                     pid,
                     reason = why.label,
                     remedy = why.remedy,
-                    "worker replaced instead of rewound (said once; counted in the metrics)"
+                    "worker replaced instead of rewound (logged once; counted in the metrics)"
                 )
             }
             true => info!(pid, reason = why.label, "worker exited"),

@@ -38,7 +38,7 @@ const MISSING_AFTER: Duration = Duration::from_millis(800);
 /// consecutive events would wake it.
 const PARKED_AFTER: u32 = 20;
 
-/// OPcache is checked after so many sweeps while requests run, and before the sweeper parks.
+/// OPcache is checked after this number of sweeps while requests run, and before the sweeper parks.
 const OPCACHE_CHECKED_AT: u32 = 40;
 
 /// The first sweeps wake a worker each time for what is in the ring; later ones only every so
@@ -189,7 +189,7 @@ impl Sweeper {
 
     fn sweep(&mut self, inbox: Option<&Inbox>, now: Instant) {
         let shared = self.shared.clone();
-        // Other work may keep the runtime's threads awake, and announcements of frames may be
+        // Other work may keep the runtime's threads unparked, and announcements of frames may be
         // forged.
         shared.poller.poll_all();
         shared.poller.doorbell.reset();

@@ -105,11 +105,11 @@ impl Generation {
 
         if let Err(failure) = generation.booted(waiting, spec, limits.boot).await {
             generation.shared.end_logs().await;
-            let said = words.text();
-            return Err(match said.is_empty() {
-                false => match advice(&said) {
-                    Some(advice) => failure.context(said).context(advice),
-                    None => failure.context(said),
+            let messages = words.text();
+            return Err(match messages.is_empty() {
+                false => match advice(&messages) {
+                    Some(advice) => failure.context(messages).context(advice),
+                    None => failure.context(messages),
                 },
                 true if generation.shared.has_master_exited() => anyhow!(
                     "{failure:#}, without a word: it may not be the surus-php of this surus \
@@ -165,8 +165,8 @@ impl Generation {
                 }
                 // If no process can announce itself any more, the master process is about to report
                 // their exits.
-                said = waiting.receive(&mut word), if listening => {
-                    listening = said.is_ok_and(|said| said.len > 0);
+                received = waiting.receive(&mut word), if listening => {
+                    listening = received.is_ok_and(|received| received.len > 0);
                 }
                 () = &mut limited => bail!(
                     "PHP was not ready within {} seconds (engine.boot_timeout)",

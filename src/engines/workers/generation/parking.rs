@@ -12,8 +12,8 @@ pub struct Parking {
 }
 
 impl Parking {
-    /// Call this after something to sweep has become visible. While the sweeper is awake, this only
-    /// reads one word.
+    /// Call this after something to sweep has become visible. While the sweeper is unparked, this
+    /// only reads one word.
     pub fn notify(&self) {
         if self.is_parked.load(SeqCst) {
             self.notify.notify_one();

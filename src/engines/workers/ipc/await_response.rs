@@ -31,7 +31,7 @@ pub async fn wait<T>(
 }
 
 /// Other connections of this thread wait meanwhile, as for any computing task. If they have events,
-/// too, an awake worker serves these one after another, which takes no longer than waking other
+/// too, a worker that polls serves these one after another, which takes no longer than waking other
 /// workers.
 async fn poll<T>(
     policy: &PollPolicy,

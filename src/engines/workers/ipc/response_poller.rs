@@ -1,10 +1,10 @@
 //! Wakes the tasks that read response rings, with as few notifications as possible.
 //!
-//! While all runtime threads are awake, workers notify none of them. Their response frames stay in
-//! memory until a thread polls the rings, which it does for each event and before it parks. While a
-//! thread is parked, a worker rings the doorbell (an eventfd), and no other worker does so until
-//! that thread or another one parks again. If the [runtime](observe_parking) does not report when
-//! its threads park, every frame rings the doorbell.
+//! While all runtime threads are unparked, workers notify none of them. Their response frames stay
+//! in memory until a thread polls the rings, which it does for each event and before it parks.
+//! While a thread is parked, a worker rings the doorbell (an eventfd), and no other worker does so
+//! until that thread or another one parks again. If the [runtime](observe_parking) does not report
+//! when its threads park, every frame rings the doorbell.
 
 use std::cell::Cell;
 use std::io;
@@ -97,14 +97,14 @@ struct RuntimeThreads {
     pollers: Vec<Weak<ResponsePoller>>,
     /// How many threads report when they park.
     threads: usize,
-    /// How many of them are known not to be parked.
-    awake: usize,
+    /// How many of them are unparked, as far as known.
+    unparked: usize,
 }
 
 static RUNTIME_THREADS: Mutex<RuntimeThreads> = Mutex::new(RuntimeThreads {
     pollers: Vec::new(),
     threads: 0,
-    awake: 0,
+    unparked: 0,
 });
 
 fn runtime_threads() -> MutexGuard<'static, RuntimeThreads> {
@@ -117,7 +117,7 @@ impl RuntimeThreads {
     fn need_wakeup(&self) -> NeedWakeup {
         match self.threads {
             0 => NeedWakeup::Always,
-            threads if self.awake < threads => NeedWakeup::Needed,
+            threads if self.unparked < threads => NeedWakeup::Needed,
             _ => NeedWakeup::Suppressed,
         }
     }
@@ -139,7 +139,7 @@ impl ThreadParkState {
             return;
         }
         let mut runtime_threads = runtime_threads();
-        runtime_threads.awake += 1;
+        runtime_threads.unparked += 1;
         if runtime_threads.need_wakeup() == NeedWakeup::Suppressed {
             runtime_threads.each(|poller| poller.rings.set_need_wakeup(NeedWakeup::Suppressed));
         }
@@ -148,7 +148,7 @@ impl ThreadParkState {
     fn park(&self) {
         let mut runtime_threads = runtime_threads();
         if self.0.replace(false) {
-            runtime_threads.awake -= 1;
+            runtime_threads.unparked -= 1;
         }
         runtime_threads.each(|poller| {
             // Set before the poll, so that a later frame notifies.

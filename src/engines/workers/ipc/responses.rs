@@ -42,8 +42,8 @@ pub struct Outbox {
     /// How the process exited, once that is known.
     exit: Option<Exit>,
     exited: oneshot::Receiver<Exit>,
-    /// Since when the ring's first frame is one that the worker cannot have written next, and how
-    /// often that was seen.
+    /// Set while the ring's first frame is one that the worker cannot have written next: since
+    /// when, and how often that was seen.
     pub(crate) blocked: Option<(Instant, u32)>,
     pub(super) reply: ArrivingResponse,
     /// A log message that is not complete.

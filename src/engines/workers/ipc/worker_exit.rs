@@ -14,8 +14,8 @@ use crate::engines::workers::generation::state::{Exit, GenerationState};
 /// busy machine does not keep a master process from waiting for its children that long.
 const UNREPORTED: Duration = Duration::from_secs(3);
 
-/// The same for a master process that was not seen to want a CPU meanwhile: a child that exits
-/// wakes it.
+/// The same if the master process sleeps or is stopped at each check: a child that exits would wake
+/// it.
 const IGNORED: Duration = Duration::from_millis(800);
 
 /// The interval of checks.

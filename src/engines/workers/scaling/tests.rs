@@ -249,15 +249,15 @@ fn short_memory_limits_growth_and_is_asked_for_once_a_second() {
         longest_wait: seconds(1),
         ..PoolLoad::default()
     };
-    let mut asked = 0;
+    let mut requests = 0;
     for step in 1..=100 {
         let at = now + TICK * step;
         pool.scaling.observe(at, load, |_| {
-            asked += 1;
+            requests += 1;
             0
         });
     }
-    assert!((4..=6).contains(&asked), "{asked}");
+    assert!((4..=6).contains(&requests), "{requests}");
     pool.fit = usize::MAX;
     pool.now = now + seconds(6);
     pool.run(100, seconds(2));

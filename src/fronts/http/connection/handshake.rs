@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn answer_without_tls_has_its_declared_length() {
         let (headers, body) = PLAIN_HTTP.split_once("\r\n\r\n").unwrap_or_default();
-        let said = headers.rsplit_once("content-length: ").map(|(_, len)| len);
-        assert_eq!(said, Some(body.len().to_string().as_str()));
+        let length = headers.rsplit_once("content-length: ").map(|(_, len)| len);
+        assert_eq!(length, Some(body.len().to_string().as_str()));
     }
 }

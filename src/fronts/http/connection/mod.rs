@@ -162,7 +162,7 @@ pub(super) async fn serve(
         Some(&draining),
         &shared,
     ));
-    let (mut drained, mut told, mut is_evicted) = (false, false, false);
+    let (mut drained, mut is_closing, mut is_evicted) = (false, false, false);
     loop {
         let was_resting = shared.timers.is_resting();
         let wakes = std::future::poll_fn(|_| match was_resting && !shared.timers.is_resting() {
@@ -185,8 +185,8 @@ pub(super) async fn serve(
             Some(Interruption::CheckTimeouts) => match shared.timers.overdue(limits) {
                 // Shut down gracefully first: with HTTP/2 the client then knows that requests it
                 // sends meanwhile need another connection.
-                Some(Timeout::Idle) if !told => {
-                    told = true;
+                Some(Timeout::Idle) if !is_closing => {
+                    is_closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
                 Some(why) => {
@@ -202,7 +202,7 @@ pub(super) async fn serve(
             // Bytes have arrived while the connection rested, so that other timeouts begin.
             None => {}
             Some(Interruption::Evict) if shared.timers.idle_since().is_some() => {
-                (is_evicted, told) = (true, true);
+                (is_evicted, is_closing) = (true, true);
                 limits.keep_alive = limits.keep_alive.min(EVICTION_GRACE);
                 connection.as_mut().graceful_shutdown();
             }
@@ -215,8 +215,8 @@ pub(super) async fn serve(
         }
         // With HTTP/2, the client can be told before the close which requests will still be
         // answered.
-        if drained && !told && shared.timers.is_multiplexed() {
-            told = true;
+        if drained && !is_closing && shared.timers.is_multiplexed() {
+            is_closing = true;
             connection.as_mut().graceful_shutdown();
         }
         let draining = (!drained).then_some(&draining);

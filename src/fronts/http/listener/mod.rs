@@ -94,7 +94,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// The permissions of a unix socket; what is not set follows the umask and the process.
+/// The permissions of a unix socket. Without a mode, the umask applies; without a group, the
+/// process's.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Admission {
     pub mode: Option<SocketMode>,
@@ -135,9 +136,9 @@ impl Bound {
                         path.display()
                     )
                 };
-                let place = socket_file::SocketPath::open(path, None).with_context(cannot)?;
-                if let Ok(Some(found)) = place.find() {
-                    if place.connect().is_ok() {
+                let socket_path = socket_file::SocketPath::open(path, None).with_context(cannot)?;
+                if let Ok(Some(found)) = socket_path.find() {
+                    if socket_path.connect().is_ok() {
                         bail!(
                             "cannot listen on unix:{}: another process does; end it, or choose \
                              another address with {setting}",
@@ -150,8 +151,8 @@ impl Bound {
                 }
                 let Admission { mode, group } = admission;
                 let mode = mode.map(|SocketMode(mode)| mode);
-                let listener = place.listen(mode, group).with_context(cannot)?;
-                let file = SocketFile::new(path.clone(), place.find().ok().flatten());
+                let listener = socket_path.listen(mode, group).with_context(cannot)?;
+                let file = SocketFile::new(path.clone(), socket_path.find().ok().flatten());
                 let _ = surus_sys::socket::set_backlog(&listener, BACKLOG);
                 listener.set_nonblocking(true)?;
                 Bound::Unix(listener, file)
@@ -212,8 +213,8 @@ impl Bound {
             attempts -= 1;
             match (Bound::bind_udp(local), address) {
                 (Ok(socket), _) => return Ok((bound, socket)),
-                (Err(error), Address::Tcp(asked))
-                    if asked.port() == 0
+                (Err(error), Address::Tcp(requested))
+                    if requested.port() == 0
                         && error.kind() == io::ErrorKind::AddrInUse
                         && attempts > 0 => {}
                 (Err(error), _) => return Err(udp_error(error, local, setting)),

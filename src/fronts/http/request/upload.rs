@@ -27,8 +27,8 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Whether a body is worth it: it has a length, as PHP demands, and exceeds what is collected
-    /// in memory in any case.
+    /// Whether streaming a body pays: it has a length, as PHP demands, and exceeds the part that is
+    /// collected in memory in any case.
     pub fn is_worth(body: &impl http_body::Body) -> bool {
         let len = body.size_hint().exact();
         len.is_some_and(|len| len > IN_MEMORY)
@@ -97,7 +97,7 @@ pub async fn unless_cut<T>(
     }
 }
 
-/// Lets a response that begins before the body has arrived fail with it.
+/// If the response begins before the request's body has arrived, makes it fail when that fails.
 pub fn bind(upload: Option<Upload>, response: Response) -> Response {
     let Some(upload) = upload else {
         return response;
@@ -123,13 +123,13 @@ where
     B::Error: std::fmt::Display,
 {
     let mut incoming = std::pin::pin!(incoming);
-    // The trailers of a body with a length need no care.
+    // Trailers of a body with a length are ignored.
     let mut trailers = false;
     while let Some(piece) = body::within(idle, body::next(incoming.as_mut(), &mut trailers)).await?
     {
         match writer.write_all(&piece).await {
             Ok(()) => {}
-            // PHP does not want the rest, which nothing reads then.
+            // PHP has closed the pipe, so the rest is not read.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return std::future::pending().await;
             }

@@ -345,14 +345,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_end_of_a_certificate_can_be_told() {
+    fn any_end_of_a_certificate_can_be_printed() {
         for seconds in [i64::MIN, -1, 0, 1 << 31, 253_402_300_800, i64::MAX] {
             httpdate::fmt_http_date(instant(seconds));
         }
     }
 
     #[test]
-    fn certificate_out_of_its_time_is_told_with_the_time_of_the_clock() {
+    fn certificate_out_of_its_time_is_reported_with_the_time_of_the_clock() {
         let day = Duration::from_secs(86400);
         let begins = SystemTime::UNIX_EPOCH + 20_000 * day;
         let validity = Validity {
@@ -360,10 +360,10 @@ mod tests {
             ends: begins + 90 * day,
         };
         let names = ["example.org".to_owned()];
-        let said = |now| problem(validity, &names, now);
-        assert_eq!(said(begins), None);
-        assert_eq!(said(begins + 82 * day), None);
-        assert!(said(begins + 84 * day).unwrap().contains("within a week"));
+        let problem_at = |now| problem(validity, &names, now);
+        assert_eq!(problem_at(begins), None);
+        assert_eq!(problem_at(begins + 82 * day), None);
+        assert!(problem_at(begins + 84 * day).unwrap().contains("within a week"));
         for (now, text) in [
             (
                 begins + 90 * day,
@@ -372,9 +372,9 @@ mod tests {
             (SystemTime::UNIX_EPOCH, "valid from"),
             (begins - day, "not yet by the clock of this machine"),
         ] {
-            let said = said(now).unwrap();
+            let problem = problem_at(now).unwrap();
             let clock = httpdate::fmt_http_date(now);
-            assert!(said.contains(text) && said.contains(&clock), "{said}");
+            assert!(problem.contains(text) && problem.contains(&clock), "{problem}");
         }
     }
 }

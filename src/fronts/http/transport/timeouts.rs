@@ -30,7 +30,7 @@ pub struct ConnectionTimers {
     draining: AtomicBool,
     /// Until when no request is read, because one was rejected.
     paused_until: AtomicU64,
-    /// Nothing has arrived since the connection gave its buffers back.
+    /// Nothing has arrived since the connection freed its buffers.
     resting: AtomicBool,
 }
 
@@ -127,7 +127,7 @@ impl ConnectionTimers {
         self.opened.elapsed().as_millis() as u64 + 1
     }
 
-    /// The connection has given its buffers back until bytes arrive.
+    /// The connection has freed its buffers, and needs none until bytes arrive.
     pub fn rest(&self) {
         self.resting.store(true, Ordering::Relaxed);
     }

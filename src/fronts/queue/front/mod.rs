@@ -60,9 +60,9 @@ pub struct Front {
     pub metrics: Arc<Metrics>,
     pub suspects: Suspects,
     pub crash_counts: Arc<CrashCounts>,
-    /// The consumers whose jobs cannot be settled, which is said once.
+    /// For each consumer, whether its jobs cannot be settled, which is logged once.
     pub unsettled: Vec<AtomicBool>,
-    /// Which consumers take no jobs.
+    /// For each consumer, whether it takes no jobs.
     pub paused: watch::Sender<Vec<bool>>,
 }
 

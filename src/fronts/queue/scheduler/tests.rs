@@ -170,7 +170,7 @@ fn single_job_waits_for_one_job_of_each_long_queue_at_most() {
 }
 
 #[test]
-fn queue_does_not_make_up_for_more_than_a_second_after_its_broker_was_slow() {
+fn queue_catches_up_on_at_most_a_second_after_its_broker_was_slow() {
     let mut scheduler = Scheduler::new([share(1), share(1)], 2, false);
     let mut now = Instant::now();
     let took = Duration::from_millis(10);

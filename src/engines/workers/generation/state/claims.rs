@@ -1,7 +1,7 @@
 //! Tracks which worker holds which event, and takes events back from workers.
 //!
 //! Every worker can write to the scoreboard. So a claim that has been seen once is kept in the
-//! slot. A worker's words in its own socket or ring are believed before any line
+//! slot. Messages in a worker's own socket or ring take precedence over any line
 //! (docs/internals/shared-memory.md).
 
 use std::sync::Arc;

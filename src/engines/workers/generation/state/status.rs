@@ -1,4 +1,4 @@
-//! Says what each worker does now, for `surus status` and metrics.
+//! Reports the state of each worker, for `surus status` and metrics.
 
 use surus_sys::scoreboard::{State, now_micros};
 
@@ -7,7 +7,7 @@ use crate::engines::workers::generation::in_flight::InFlightRequest;
 use crate::observe::status::{WorkerState, WorkerStatus};
 
 impl GenerationState {
-    /// What each worker does now.
+    /// The state of each worker.
     pub fn status(&self) -> Vec<WorkerStatus> {
         let pids: Vec<_> = self
             .lock_workers()

@@ -132,7 +132,7 @@ async fn exchange_messages(
     exchange: &mut Exchange,
     (service, context, peer): (&Arc<Service>, &Arc<ConnectionContext>, &Peer),
 ) -> Result<bool, AnswerError> {
-    let (reply, mut told) = H3Reply::new();
+    let (reply, mut informational) = H3Reply::new();
     let is_head = request.method() == Method::HEAD;
     let request = H3RequestBody::body_of(request, receiver, exchange.taken(), &reply).await;
     let request = request.inspect_err(|_| sender.stop_stream(Code::H3_MESSAGE_ERROR))?;
@@ -146,7 +146,7 @@ async fn exchange_messages(
             biased;
             // Checked first, so that a request that was reset at once costs no work.
             _ = exchange.stopped() => return Ok(false),
-            Some(response) = told.recv() => sender.send_response(response).await?,
+            Some(response) = informational.recv() => sender.send_response(response).await?,
             answered = answer.as_mut() => match answered {
                 Ok(response) => break response,
                 Err(never) => match never {},

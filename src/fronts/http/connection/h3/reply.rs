@@ -11,12 +11,12 @@ use crate::budget::{MEMORY, Reservation};
 use crate::event::EarlyHints;
 use crate::fronts::http::connection::multiplexed::{informational, links};
 
-/// How many may wait for the client's window.
+/// How many informational responses may wait for the client's window.
 const WAITING: usize = 8;
 
 /// The way to send informational responses, until the response begins.
 pub struct H3Reply {
-    tell: mpsc::Sender<Response<()>>,
+    sender: mpsc::Sender<Response<()>>,
     /// The memory of early hints, until the client has read them.
     hints: Mutex<Reservation>,
 }
@@ -24,14 +24,14 @@ pub struct H3Reply {
 impl H3Reply {
     /// Returns the reply, and the receiver of the responses to send.
     pub fn new() -> (Arc<H3Reply>, mpsc::Receiver<Response<()>>) {
-        let (tell, told) = mpsc::channel(WAITING);
+        let (sender, receiver) = mpsc::channel(WAITING);
         let hints = Mutex::new(Reservation::none(&MEMORY));
-        (Arc::new(H3Reply { tell, hints }), told)
+        (Arc::new(H3Reply { sender, hints }), receiver)
     }
 
     /// Sends an informational response, unless too many wait.
     pub fn inform(&self, status: StatusCode, headers: HeaderMap) -> bool {
-        let sent = self.tell.try_send(informational(status, headers));
+        let sent = self.sender.try_send(informational(status, headers));
         if sent.is_err() {
             debug!(status = status.as_u16(), "informational response omitted");
         }

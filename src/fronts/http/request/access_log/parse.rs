@@ -184,8 +184,8 @@ fn nginx_value(to: &mut LineTemplate, name: &str) -> Result<LogValue, String> {
             }
             let cookie = named("cookie_").map(|name| Field::Cookie(name.into()));
             let sent = || Some(Field::Sent(header(named("sent_http_")?)?));
-            let asked = || Some(Field::Header(header(named("http_")?)?));
-            let field = cookie.or_else(sent).or_else(asked);
+            let received = || Some(Field::Header(header(named("http_")?)?));
+            let field = cookie.or_else(sent).or_else(received);
             field.ok_or_else(|| {
                 format!(
                     "`${name}` is not a variable of the access log; there are ${}",

@@ -40,15 +40,15 @@ fn only_pages_that_a_browser_shows_are_prepared() {
     ] {
         assert_eq!(live.prepare(&mut parts(headers)), expected, "{headers:?}");
     }
-    let mut asked = parts(&[
+    let mut request = parts(&[
         accept,
         ("accept-encoding", "gzip"),
         ("if-none-match", "\"a\""),
     ]);
-    assert!(live.prepare(&mut asked));
-    assert_eq!(asked.headers.len(), 1);
-    asked.method = Method::POST;
-    assert!(!live.prepare(&mut asked));
+    assert!(live.prepare(&mut request));
+    assert_eq!(request.headers.len(), 1);
+    request.method = Method::POST;
+    assert!(!live.prepare(&mut request));
 }
 
 #[tokio::test]
@@ -135,9 +135,9 @@ async fn other_responses_and_pages_whose_policy_forbids_it_stay_as_they_are() {
 #[tokio::test(start_paused = true)]
 async fn listener_hears_versions_failures_and_the_end() {
     let live = LiveReload::default();
-    let mut asked = parts(&[]);
-    asked.uri = "/-/watch".parse().unwrap();
-    let mut body = live.answer(&asked).unwrap().into_body();
+    let mut request = parts(&[]);
+    request.uri = "/-/watch".parse().unwrap();
+    let mut body = live.answer(&request).unwrap().into_body();
     let process = live.process;
     let mut next = async || {
         body.frame()

@@ -177,7 +177,7 @@ impl Attempt {
         let clients: Vec<Https> = self.sources.iter().map(|_| https.for_another()).collect();
         let proceeded = self.proceed_by(&clients, link).await;
         for (source, https) in self.sources.iter().zip(&clients) {
-            let clock = https.heard().clock;
+            let clock = https.timing().clock;
             if clock != ClockDifference::None {
                 warn!(
                     domain = %self.domain,
@@ -239,7 +239,7 @@ impl Attempt {
     /// Notes how long the authority wants no requests for the domain, if it has said so.
     fn note_limit(&self, source: &AttemptFiles, https: &Https, error: &anyhow::Error) {
         let is_limited = order::is_about(error, order::RATE_LIMITED);
-        let wait = https.heard().wait.max(order::wait_of(error));
+        let wait = https.timing().wait.max(order::wait_of(error));
         let wait = wait.or(is_limited.then_some(USUAL_LIMIT));
         let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
             return;
@@ -320,7 +320,7 @@ impl Attempt {
     async fn until_renewal(&self, current: &CurrentCertificate, https: &Https) -> Duration {
         let source = &self.sources[current.source];
         let window = self.window(source, current.id.as_ref(), https).await;
-        let now = https.heard().clock.correct(SystemTime::now());
+        let now = https.timing().clock.correct(SystemTime::now());
         let validity = current.served.validity();
         match window {
             Ok(Some(window)) => {
@@ -455,7 +455,7 @@ impl Attempt {
             ends = %httpdate::fmt_http_date(served.ends()),
             "certificate obtained"
         );
-        let now = https.heard().clock.correct(SystemTime::now());
+        let now = https.timing().clock.correct(SystemTime::now());
         let next = served.validity().until_check(now);
         ensure!(
             !next.is_zero(),

@@ -108,10 +108,10 @@ impl AttemptFiles {
     /// How long that still is, as this attempt or an earlier one has noted it.
     pub fn limited_for(&self, now: SystemTime) -> Duration {
         let left = |file: &File| {
-            let asked = text(file).ok()?.trim().parse().ok()?;
-            let asked = Duration::from_secs(asked).min(LONGEST_WAIT);
+            let wait = text(file).ok()?.trim().parse().ok()?;
+            let wait = Duration::from_secs(wait).min(LONGEST_WAIT);
             let since = file.metadata().and_then(|file| file.modified()).ok()?;
-            Some(rest(asked, since, now))
+            Some(rest(wait, since, now))
         };
         let files = [Some(&self.new_limit), self.limit.as_ref()];
         let left = files.into_iter().flatten().filter_map(left);

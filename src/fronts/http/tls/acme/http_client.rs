@@ -1,5 +1,5 @@
 //! Sends the requests of the ACME client: one connection each, over TLS only, bounded in time and
-//! size. Notes what answers say about the time.
+//! size. Notes the times in its answers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,14 +35,14 @@ const TOO_MANY_REQUESTS: u16 = 429;
 #[derive(Clone)]
 pub struct Https {
     connector: TlsConnector,
-    heard: Arc<Mutex<Heard>>,
+    timing: Arc<Mutex<AuthorityTiming>>,
 }
 
-/// What the answers of an authority have said about the time.
+/// Times from an authority's answers: its clock, and how long to wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct AuthorityTiming {
     pub clock: ClockDifference,
-    /// How long to wait before the next request, as errors have asked.
+    /// How long errors have asked to wait before the next request.
     pub wait: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ impl Https {
             .with_no_client_auth();
         Ok(Https {
             connector: TlsConnector::from(Arc::new(config)),
-            heard: Arc::default(),
+            timing: Arc::default(),
         })
     }
 
@@ -66,17 +66,17 @@ impl Https {
     pub fn for_another(&self) -> Https {
         Https {
             connector: self.connector.clone(),
-            heard: Arc::default(),
+            timing: Arc::default(),
         }
     }
 
-    pub fn heard(&self) -> Heard {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn timing(&self) -> AuthorityTiming {
+        *self.timing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Heard {
-    /// Notes what the headers of an answer say, and makes its `Retry-After` a number of seconds
+impl AuthorityTiming {
+    /// Notes the times in an answer's headers, and makes its `Retry-After` a number of seconds
     /// within bounds: instant-acme compares dates with this machine's clock.
     fn note(&mut self, parts: &mut Parts, now: SystemTime) {
         let date = date(&parts.headers, header::DATE);
@@ -131,8 +131,8 @@ impl HttpClient for Https {
                 .and_then(|sent| sent)
                 .with_context(|| format!("cannot reach {host}"));
             let checked = sent.and_then(|(mut parts, body)| {
-                let mut heard = https.heard.lock().unwrap_or_else(PoisonError::into_inner);
-                heard.note(&mut parts, SystemTime::now());
+                let mut timing = https.timing.lock().unwrap_or_else(PoisonError::into_inner);
+                timing.note(&mut parts, SystemTime::now());
                 check(&host, parts.status, is_read, &body)?;
                 Ok(BytesResponse {
                     parts,
@@ -144,8 +144,8 @@ impl HttpClient for Https {
     }
 }
 
-/// An error for an answer of which instant-acme would say only that it is no JSON, or that a
-/// directory lacks fields.
+/// Returns an error for an answer that instant-acme would reject without its status: for invalid
+/// JSON, or for missing fields of a directory.
 fn check(host: &str, status: StatusCode, is_read: bool, body: &[u8]) -> anyhow::Result<()> {
     if status.as_u16() < 400 {
         return Ok(());
@@ -199,8 +199,8 @@ mod tests {
     const DATE: &str = "Tue, 02 Jan 2024 00:00:00 GMT";
     const DAY: Duration = Duration::from_secs(86400);
 
-    /// What is heard of an answer, and its `Retry-After` after that.
-    fn heard(status: u16, retry: &str, now: SystemTime) -> (Heard, Option<String>) {
+    /// The timing that an answer leaves, and its `Retry-After` after that.
+    fn timing(status: u16, retry: &str, now: SystemTime) -> (AuthorityTiming, Option<String>) {
         let mut answer = http::Response::builder()
             .status(status)
             .header("date", DATE);
@@ -208,14 +208,14 @@ mod tests {
             answer = answer.header("retry-after", retry);
         }
         let (mut parts, ()) = answer.body(()).unwrap().into_parts();
-        let mut heard = Heard::default();
-        heard.note(&mut parts, now);
+        let mut timing = AuthorityTiming::default();
+        timing.note(&mut parts, now);
         let left = parts.headers.get("retry-after");
-        (heard, left.map(|value| value.to_str().unwrap().to_owned()))
+        (timing, left.map(|value| value.to_str().unwrap().to_owned()))
     }
 
     #[test]
-    fn wait_of_errors_is_heard_within_bounds_by_the_authoritys_clock() {
+    fn wait_of_errors_is_bounded_and_measured_by_the_authoritys_clock() {
         let now = httpdate::parse_http_date(DATE).unwrap();
         let hour = "Tue, 02 Jan 2024 01:00:00 GMT";
         for (status, retry, wait) in [
@@ -233,39 +233,39 @@ mod tests {
             (200, "90", None),
         ] {
             for clock in [now, now + 400 * DAY, now - 400 * DAY] {
-                let (heard, left) = heard(status, retry, clock);
+                let (timing, left) = timing(status, retry, clock);
                 let expected = wait.map(Duration::from_secs);
-                assert_eq!(heard.wait, expected, "{status} {retry}");
+                assert_eq!(timing.wait, expected, "{status} {retry}");
                 let is_seconds = left.is_none_or(|left| left.parse::<u32>().is_ok());
                 assert!(is_seconds, "{status} {retry}");
             }
         }
-        assert_eq!(heard(200, hour, now).1.as_deref(), Some("3600"));
+        assert_eq!(timing(200, hour, now).1.as_deref(), Some("3600"));
     }
 
     #[test]
-    fn difference_of_the_clocks_is_heard() {
+    fn difference_of_the_clocks_is_noted() {
         let now = httpdate::parse_http_date(DATE).unwrap();
-        let clock = |now| heard(200, "", now).0.clock;
+        let clock = |now| timing(200, "", now).0.clock;
         assert_eq!(clock(now), ClockDifference::None);
         assert_eq!(clock(now + DAY), ClockDifference::Ahead(DAY));
         assert_eq!(clock(now - DAY), ClockDifference::Behind(DAY));
     }
 
     #[test]
-    fn error_that_is_no_answer_of_acme_is_told_by_its_status() {
-        let said = |status, is_read, body: &str| {
+    fn error_that_is_no_answer_of_acme_is_reported_by_its_status() {
+        let error_of = |status, is_read, body: &str| {
             let status = StatusCode::from_u16(status).unwrap();
             check("ca.example", status, is_read, body.as_bytes())
                 .err()
                 .map(|error| error.to_string())
         };
         let problem = r#"{"type": "urn:x", "detail": "too many"}"#;
-        assert_eq!(said(200, true, "<html>"), None);
-        assert_eq!(said(429, false, problem), None);
-        let read = said(429, true, problem).unwrap();
+        assert_eq!(error_of(200, true, "<html>"), None);
+        assert_eq!(error_of(429, false, problem), None);
+        let read = error_of(429, true, problem).unwrap();
         assert!(read.contains("429") && read.contains("too many"), "{read}");
-        let page = said(503, false, "<html>").unwrap();
+        let page = error_of(503, false, "<html>").unwrap();
         assert_eq!(page, "ca.example has answered 503 Service Unavailable");
     }
 }

@@ -68,7 +68,7 @@ pub const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 pub const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 pub const RATE_LIMITED: &str = "urn:ietf:params:acme:error:rateLimited";
 
-/// Those that another order would meet as well.
+/// Problems that another order would meet as well.
 const OTHERS: [&str; 3] = [NO_ACCOUNT, BAD_NONCE, RATE_LIMITED];
 
 fn kind(problem: &Problem) -> Option<&str> {
@@ -84,7 +84,7 @@ pub fn is_about(error: &anyhow::Error, problem: &str) -> bool {
     error.chain().any(is_one)
 }
 
-/// How long the authority wants to be left alone, if an order is not done within [`POLLING`].
+/// How long the authority asks to wait, if an order is not done within [`POLLING`].
 pub fn wait_of(error: &anyhow::Error) -> Option<Duration> {
     let mut causes = error.chain();
     causes.find_map(|cause| match cause.downcast_ref() {
@@ -135,12 +135,12 @@ fn name(kind: &ChallengeType) -> &'static str {
     match kind {
         ChallengeType::Http01 => "HTTP-01",
         ChallengeType::TlsAlpn01 => "TLS-ALPN-01",
-        // No other one is asked for.
+        // No other one is requested.
         _ => "another challenge",
     }
 }
 
-/// What the authority says about a validation that has failed.
+/// The authority's reason for a failed validation.
 async fn reason(order: &mut Order) -> Option<String> {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {

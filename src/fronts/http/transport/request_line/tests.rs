@@ -170,7 +170,7 @@ fn bytes_that_hyper_rejects_are_encoded() {
 }
 
 #[derive(Debug, Clone)]
-struct Asked {
+struct SentRequest {
     target: &'static str,
     body: &'static str,
     is_chunked: bool,
@@ -180,7 +180,7 @@ struct Asked {
     is_early: bool,
 }
 
-impl Asked {
+impl SentRequest {
     fn text(&self) -> Vec<u8> {
         let method = if self.body.is_empty() { "GET" } else { "POST" };
         let path = if self.is_ignored { "/ignored" } else { "" };
@@ -197,7 +197,7 @@ impl Asked {
     }
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn sent_request() -> impl Strategy<Value = SentRequest> {
     let target = prop::sample::select(vec!["/", "/?a=\"<>\"", "/\u{e9}?`", "/plain?b={}"]);
     let body = prop::sample::select(vec![
         "",
@@ -210,7 +210,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     ]);
     let maybe = || prop::bool::weighted(0.3);
     (target, body, maybe(), maybe(), maybe()).prop_map(
-        |(target, body, is_chunked, is_ignored, is_early)| Asked {
+        |(target, body, is_chunked, is_ignored, is_early)| SentRequest {
             target,
             body,
             is_chunked,
@@ -265,7 +265,7 @@ async fn answer(
 }
 
 /// Sends requests in pieces of these sizes. Returns what the service has received.
-async fn exchange(requests: &[Asked], sizes: &[usize]) -> Vec<(String, Option<Bytes>)> {
+async fn exchange(requests: &[SentRequest], sizes: &[usize]) -> Vec<(String, Option<Bytes>)> {
     let (mut client, server) = tokio::net::UnixStream::pair().unwrap();
     let io = Io::new(Socket::Unix(server), 1 << 20);
     let (shared, seen) = (io.shared(), Seen::default());
@@ -321,7 +321,7 @@ proptest! {
 
     #[test]
     fn only_request_lines_are_changed(
-        requests in prop::collection::vec(asked(), 1..6),
+        requests in prop::collection::vec(sent_request(), 1..6),
         sizes in prop::collection::vec(1_usize..120, 1..5),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -348,7 +348,7 @@ proptest! {
             }
         }
         // A client that waits for each response loses none.
-        let waits = |one: &Asked| {
+        let waits = |one: &SentRequest| {
             !one.is_early && (!one.is_ignored || one.body.is_empty())
         };
         if requests.iter().all(waits) {

@@ -36,49 +36,49 @@ impl AmqpQueue {
     }
 
     /// Lists the buried messages, or retries or forgets one. Returns those concerned.
-    pub(super) async fn buried(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+    pub(super) async fn buried(&self, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         let _one_at_a_time = self.listing.lock().await;
         let mut found = Vec::new();
         for queue in &self.names.queues {
             if self.server.count(&failed(queue)).await?.is_some() {
-                found.extend(self.buried_of(queue, asked).await?);
+                found.extend(self.buried_of(queue, requested).await?);
             }
         }
         Ok(found)
     }
 
-    async fn buried_of(&self, queue: &str, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+    async fn buried_of(&self, queue: &str, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         let name = failed(queue);
         let channel = self.server.channel().await?;
         let mut found = Vec::new();
         for _ in 0..MAX_SHOWN {
             let get = channel.basic_get(server::name(&name)?, BasicGetOptions::default());
-            let letter = match server::message(get).await {
+            let message = match server::message(get).await {
                 // It was deleted since it was counted, because it was empty.
                 Err(error) if server::is_missing(&error) => None,
-                letter => letter?,
+                message => message?,
             };
-            let Some(letter) = letter else {
+            let Some(message) = message else {
                 break;
             };
             // Forgets a body that is longer than work.max_payload after this turn.
-            let _body = self.server.bodies.claim(&letter.data);
-            let id = letter.properties.message_id().as_ref();
+            let _body = self.server.bodies.claim(&message.data);
+            let id = message.properties.message_id().as_ref();
             let id = id.map_or("", |id| id.as_str());
-            if asked.id().is_some_and(|asked| asked != id) {
+            if requested.id().is_some_and(|requested| requested != id) {
                 continue;
             }
-            if let Failures::Retry(_) = asked {
-                let fresh = message::fresh(&letter.properties, id);
-                self.server.publish(queue, fresh, &letter.data).await?;
+            if let Failures::Retry(_) = requested {
+                let fresh = message::fresh(&message.properties, id);
+                self.server.publish(queue, fresh, &message.data).await?;
             }
-            if asked.id().is_some() {
-                letter.acker.ack(BasicAckOptions::default()).await?;
+            if requested.id().is_some() {
+                message.acker.ack(BasicAckOptions::default()).await?;
             }
-            let (why, at) = message::burial(&letter.properties);
+            let (why, at) = message::burial(&message.properties);
             let at = SystemTime::UNIX_EPOCH + Duration::from_secs(at.min(1 << 37));
             let payload = match self.names.format {
-                Format::Laravel => &letter.data[..],
+                Format::Laravel => &message.data[..],
                 _ => b"",
             };
             found.push(FailedJob::new(
@@ -88,13 +88,13 @@ impl AmqpQueue {
                 why.as_deref().unwrap_or("another program has put it here"),
                 httpdate::fmt_http_date(at),
             ));
-            if asked.id().is_some() {
+            if requested.id().is_some() {
                 break;
             }
         }
         // The others go back to where they were.
         let _ = channel.close(200, "done".into()).await;
-        if let Failures::Retry(_) | Failures::Forget(_) = asked {
+        if let Failures::Retry(_) | Failures::Forget(_) = requested {
             self.server.delete_if_empty(&name).await?;
         }
         Ok(found)

@@ -125,12 +125,12 @@ fn value(field: &AMQPValue) -> Value {
 /// How often a message has been tried before.
 pub fn attempts(properties: &BasicProperties, format: Format) -> u32 {
     let headers = object(properties.headers().as_ref());
-    let told = match format {
+    let attempts = match format {
         Format::Laravel => headers.get("laravel").map(|it| &it["attempts"]),
         _ => headers.get(ATTEMPTS),
     };
-    let told = told.and_then(Value::as_u64).unwrap_or_default();
-    told.try_into().unwrap_or(u32::MAX)
+    let attempts = attempts.and_then(Value::as_u64).unwrap_or_default();
+    attempts.try_into().unwrap_or(u32::MAX)
 }
 
 /// The reason of a buried message, and when it was buried.

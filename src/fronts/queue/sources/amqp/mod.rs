@@ -113,7 +113,7 @@ impl AmqpQueue {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many messages may be unacknowledged, if so many jobs are wanted.
+    /// How many messages may be unacknowledged if `most` jobs are wanted.
     fn prefetch(&self, most: usize) -> u16 {
         let AmqpNames {
             prefetch, grows, ..
@@ -311,8 +311,8 @@ impl Source for AmqpQueue {
         })
     }
 
-    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
-        Box::pin(async move { self.buried(&asked).await })
+    fn failures(&self, requested: Failures) -> Pending<'_, Vec<FailedJob>> {
+        Box::pin(async move { self.buried(&requested).await })
     }
 
     fn close(&self) -> Pending<'_, ()> {

@@ -150,14 +150,14 @@ impl AmqpServer {
         let in_file = self.bodies.claim(body);
         let sent = || in_file.as_ref().map_or(0, |body| body.sent());
         let (mut waited, mut before) = (0, sent());
-        let mut is_told = false;
+        let mut is_reported = false;
         let confirmed = loop {
             match tokio::time::timeout(Duration::from_secs(1), &mut publish).await {
                 Ok(confirmed) => break confirmed?,
                 // The server has the message in its receive buffer: sent again, it would be
                 // there twice.
                 Err(_) if status.blocked() => {
-                    if !std::mem::replace(&mut is_told, true) {
+                    if !std::mem::replace(&mut is_reported, true) {
                         warn!(queue, reason = BLOCKED, "cannot settle a job; waiting");
                     }
                 }
@@ -257,14 +257,18 @@ pub(super) async fn close(connection: &Connection) {
 }
 
 /// The server's answer, within some seconds.
-pub(super) async fn answer<T>(asked: impl Future<Output = lapin::Result<T>>) -> anyhow::Result<T> {
-    let answered = tokio::time::timeout(ANSWER, asked).await;
+pub(super) async fn answer<T>(
+    request: impl Future<Output = lapin::Result<T>>,
+) -> anyhow::Result<T> {
+    let answered = tokio::time::timeout(ANSWER, request).await;
     Ok(answered.context("the server does not answer within 10 seconds")??)
 }
 
-/// A message that was asked for. A long one may take its time.
-pub(super) async fn message<T>(asked: impl Future<Output = lapin::Result<T>>) -> anyhow::Result<T> {
-    let arrived = tokio::time::timeout(ARRIVE, asked).await;
+/// A requested message. A long one may take its time.
+pub(super) async fn message<T>(
+    request: impl Future<Output = lapin::Result<T>>,
+) -> anyhow::Result<T> {
+    let arrived = tokio::time::timeout(ARRIVE, request).await;
     Ok(arrived.context("a message has not arrived within 10 minutes")??)
 }
 

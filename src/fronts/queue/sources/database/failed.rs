@@ -13,7 +13,7 @@ impl OpenTables {
     pub(super) fn failed_jobs(
         &mut self,
         queue: &str,
-        asked: &Failures,
+        requested: &Failures,
     ) -> anyhow::Result<Vec<FailedJob>> {
         let Some(columns) = &self.failed_columns else {
             return Ok(Vec::new());
@@ -22,11 +22,11 @@ impl OpenTables {
         let id = if has_uuid { "uuid" } else { "id" };
         in_transaction(self, |open| {
             let text = open.connection.dialect().text;
-            let (only, values) = match asked.id() {
+            let (only, values) = match requested.id() {
                 None => (String::new(), vec![Value::from(queue)]),
-                Some(asked) => (
+                Some(requested) => (
                     format!("and cast({id} as {text}) = ? "),
-                    vec![Value::from(queue), Value::from(asked)],
+                    vec![Value::from(queue), Value::from(requested)],
                 ),
             };
             let sql = format!(
@@ -41,7 +41,7 @@ impl OpenTables {
                 let payload = row.get(2).cloned().flatten().unwrap_or_default();
                 let [id, why, failed_at] = [1, 3, 4].map(|column| text_of(&row, column));
                 let failed = FailedJob::new(id, queue, &payload, &why, failed_at);
-                if let Failures::Retry(_) = asked {
+                if let Failures::Retry(_) = requested {
                     ensure!(
                         row.get(2).is_some_and(Option::is_some),
                         "the job {} is longer than work.max_payload",
@@ -49,7 +49,7 @@ impl OpenTables {
                     );
                     open.insert(queue, &again(&failed, payload), now())?;
                 }
-                if asked.id().is_some() {
+                if requested.id().is_some() {
                     let sql = format!("delete from {} where id = ?", open.failed);
                     open.connection.execute(&sql, &[Value::Number(row_id)])?;
                 }

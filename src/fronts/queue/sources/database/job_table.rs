@@ -33,7 +33,7 @@ pub trait JobTable {
 
     fn depth(&mut self, queue: &str) -> anyhow::Result<Depth>;
 
-    /// Extends reservations, and returns those that are no longer this process's.
+    /// Extends reservations, and returns those that this process has lost.
     fn extend(&mut self, leases: &[Lease]) -> anyhow::Result<Vec<Lease>>;
 
     /// Ends the reservations of jobs that are done.
@@ -50,7 +50,7 @@ pub trait JobTable {
     ) -> anyhow::Result<()>;
 
     /// Lists the failed jobs of a queue, or retries or forgets one. Returns those concerned.
-    fn failures(&mut self, queue: &str, asked: &Failures) -> anyhow::Result<Vec<FailedJob>>;
+    fn failures(&mut self, queue: &str, requested: &Failures) -> anyhow::Result<Vec<FailedJob>>;
 }
 
 /// Deletes the rows of jobs that are done.

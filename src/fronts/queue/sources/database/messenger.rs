@@ -347,7 +347,7 @@ impl JobTable for MessengerTable {
         }
     }
 
-    fn failures(&mut self, queue: &str, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+    fn failures(&mut self, queue: &str, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         in_transaction(self, |open| {
             let text = open.connection.dialect().text;
             // Only their class is shown.
@@ -364,13 +364,13 @@ impl JobTable for MessengerTable {
             for row in rows {
                 let row_id = number(&row, 0).context("a message's id is not a number")?;
                 let [id, body, headers, failed_at] = [0, 1, 2, 3].map(|at| text_of(&row, at));
-                if asked.id().is_some_and(|asked| asked != id) {
+                if requested.id().is_some_and(|requested| requested != id) {
                     continue;
                 }
                 let payload = payload(&body, &headers);
                 let mut headers = message(&payload).headers;
                 let why = headers.remove(REASON);
-                match asked {
+                match requested {
                     Failures::List => {}
                     Failures::Retry(_) => {
                         let sql = format!(
@@ -397,8 +397,8 @@ impl JobTable for MessengerTable {
                     }
                 }
                 // A message whose headers are too long to be read has no other reason.
-                let told = why.as_ref().and_then(|why| why.as_str());
-                let why = told.unwrap_or("its headers are longer than work.max_payload");
+                let reason = why.as_ref().and_then(|why| why.as_str());
+                let why = reason.unwrap_or("its headers are longer than work.max_payload");
                 let mut failed = FailedJob::new(id, queue, b"", why, failed_at);
                 failed.class = class(&payload);
                 found.push(failed);

@@ -2,8 +2,8 @@
 //! PostgreSQL.
 //!
 //! One thread owns the connection. It runs all requests that have arrived in one transaction, and
-//! wakes those that wait for jobs when it has found some. It looks soon after the database reports
-//! a change, otherwise by polling.
+//! wakes the callers that wait for jobs when it has found some. It checks for jobs soon after the
+//! database reports a change, otherwise by polling.
 
 mod connection;
 mod failed;
@@ -193,12 +193,12 @@ impl Source for DatabaseQueue {
         Box::pin(self.database.ask(depth))
     }
 
-    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
+    fn failures(&self, requested: Failures) -> Pending<'_, Vec<FailedJob>> {
         // Laravel shows its own.
         if self.released == ReleasedRow::New {
             return Box::pin(async { Ok(Vec::new()) });
         }
-        let failures = |reply| Request::Failures(self.name.clone(), asked, reply);
+        let failures = |reply| Request::Failures(self.name.clone(), requested, reply);
         Box::pin(self.database.ask(failures))
     }
 }

@@ -250,8 +250,8 @@ impl JobTable for OpenTables {
         &mut *self.connection
     }
 
-    fn failures(&mut self, queue: &str, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
-        self.failed_jobs(queue, asked)
+    fn failures(&mut self, queue: &str, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+        self.failed_jobs(queue, requested)
     }
 
     fn filled(&mut self, queues: &[(&str, Duration)]) -> anyhow::Result<Vec<bool>> {

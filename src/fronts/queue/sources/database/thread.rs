@@ -27,14 +27,14 @@ struct Waiting {
 }
 
 /// When a database is polled again: soon after a sign of a change, then less and less often.
-struct Looks {
+struct PollPace {
     pause: Duration,
     rarely: Duration,
 }
 
-impl Looks {
-    fn new(rarely: Duration) -> Looks {
-        Looks {
+impl PollPace {
+    fn new(rarely: Duration) -> PollPace {
+        PollPace {
             pause: rarely,
             rarely,
         }
@@ -55,13 +55,13 @@ impl Looks {
 /// Runs requests until no [`Database`](super::Database) is left.
 pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
     let mut waiting: Vec<Waiting> = Vec::new();
-    let mut look_at = Instant::now();
+    let mut poll_at = Instant::now();
     let is_watched = tables.connection().dialect().is_watched;
-    let mut looks = Looks::new(tables.connection().dialect().poll_interval());
+    let mut pace = PollPace::new(tables.connection().dialect().poll_interval());
     loop {
         let first = match waiting.is_empty() {
             true => arriving.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => arriving.recv_timeout(look_at.saturating_duration_since(Instant::now())),
+            false => arriving.recv_timeout(poll_at.saturating_duration_since(Instant::now())),
         };
         let first = match first {
             Ok(request) => Some(request),
@@ -93,10 +93,10 @@ pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
                 Request::Stop(queue) => stopped.push(queue),
                 Request::Changed => {
                     is_change = true;
-                    looks.changed();
+                    pace.changed();
                 }
-                Request::Failures(queue, asked, reply) => {
-                    drop(reply.send(tables.failures(&queue, &asked)));
+                Request::Failures(queue, requested, reply) => {
+                    drop(reply.send(tables.failures(&queue, &requested)));
                     is_change = true;
                 }
                 Request::Depth(queue, reply) => drop(reply.send(tables.depth(&queue))),
@@ -104,15 +104,15 @@ pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
             }
         }
         settle(tables, others);
-        let mut asked = Vec::new();
-        let is_asked = |one: &mut Waiting| is_change || one.is_new;
-        asked.extend(waiting.extract_if(.., is_asked));
-        if !asked.is_empty() {
-            let count = asked.len();
-            let mut still = receive(tables, asked);
+        let mut callers = Vec::new();
+        let is_due = |one: &mut Waiting| is_change || one.is_new;
+        callers.extend(waiting.extract_if(.., is_due));
+        if !callers.is_empty() {
+            let count = callers.len();
+            let mut still = receive(tables, callers);
             // Without a watch, jobs themselves are the sign that more may follow.
             if !is_watched && still.len() < count {
-                looks.changed();
+                pace.changed();
             }
             // Jobs are due at whole seconds. Without a watch, the polls are closer than that.
             let due = still
@@ -120,10 +120,10 @@ pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
                 .filter(|_| is_watched)
                 .map(|one| tables.next_due(&one.queue, one.lease))
                 .min();
-            let next = Instant::now() + looks.pause(due);
-            look_at = match is_change {
+            let next = Instant::now() + pace.pause(due);
+            poll_at = match is_change {
                 true => next,
-                false => look_at.min(next),
+                false => poll_at.min(next),
             };
             waiting.append(&mut still);
         }
@@ -136,18 +136,18 @@ pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
 }
 
 /// Reserves jobs for callers. Returns the callers that get none.
-fn receive(tables: &mut dyn JobTable, mut asked: Vec<Waiting>) -> Vec<Waiting> {
+fn receive(tables: &mut dyn JobTable, mut callers: Vec<Waiting>) -> Vec<Waiting> {
     let mut broken = None;
-    let queues: Vec<_> = asked.iter().map(|one| (&*one.queue, one.lease)).collect();
+    let queues: Vec<_> = callers.iter().map(|one| (&*one.queue, one.lease)).collect();
     let filled = match tables.filled(&queues) {
         Ok(filled) => filled,
         Err(error) => {
             broken = Some(format!("{error:#}"));
-            vec![true; asked.len()]
+            vec![true; callers.len()]
         }
     };
     let mut still = Vec::new();
-    for (mut one, is_filled) in asked.drain(..).zip(filled) {
+    for (mut one, is_filled) in callers.drain(..).zip(filled) {
         one.is_new = false;
         // A server that hangs would let each of them wait.
         if let Some(why) = &broken {
@@ -236,20 +236,20 @@ fn done(request: &Request) -> Option<&Lease> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Looks, SOON};
+    use super::{PollPace, SOON};
     use std::time::Duration;
 
     #[test]
-    fn change_is_followed_by_looks_that_become_rare() {
+    fn change_is_followed_by_polls_that_become_rare() {
         let rarely = Duration::from_secs(1);
-        let mut looks = Looks::new(rarely);
-        assert_eq!(looks.pause(None), rarely);
-        looks.changed();
-        let pauses = std::iter::repeat_with(|| looks.pause(None));
+        let mut pace = PollPace::new(rarely);
+        assert_eq!(pace.pause(None), rarely);
+        pace.changed();
+        let pauses = std::iter::repeat_with(|| pace.pause(None));
         let pauses: Vec<_> = pauses.take(11).collect();
         assert_eq!(pauses[..3], [SOON, SOON * 2, SOON * 4]);
         assert_eq!(pauses[9..], [rarely; 2]);
-        looks.changed();
-        assert_eq!(looks.pause(Some(Duration::ZERO)), Duration::ZERO);
+        pace.changed();
+        assert_eq!(pace.pause(Some(Duration::ZERO)), Duration::ZERO);
     }
 }

@@ -40,19 +40,19 @@ impl RedisQueue {
     }
 
     /// Lists the buried jobs, or retries or forgets one. Returns those concerned.
-    pub(super) async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+    pub(super) async fn failures(&self, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         let mut all = redis::cmd("HGETALL");
         all.arg(&self.keys.failed);
         let all: BTreeMap<String, String> = self.shared.command(&all).await?;
         let mut found = Vec::new();
         for (id, json) in all {
-            if asked.id().is_some_and(|asked| asked != id) {
+            if requested.id().is_some_and(|requested| requested != id) {
                 continue;
             }
             let buried: Buried = serde_json::from_str(&json).with_context(|| {
                 format!("{} has a value that Surus did not write", self.keys.failed)
             })?;
-            match asked {
+            match requested {
                 Failures::List => {}
                 Failures::Retry(_) => {
                     let mut call = self.scripts.retry.prepare_invoke();

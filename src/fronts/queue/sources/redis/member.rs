@@ -11,10 +11,10 @@ use crate::fronts::queue::job::{Job, Lease};
 
 const MARK: &[u8] = b"surus:";
 
-/// What Laravel's payload says about itself.
+/// The ids and attempts in Laravel's payload.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Told {
+struct LaravelIds {
     id: Option<String>,
     uuid: Option<String>,
     attempts: Option<u32>,
@@ -26,9 +26,9 @@ pub fn job(is_laravel: bool, popped: &[u8], reserved: &[u8], own_id: String) -> 
     let token = Bytes::copy_from_slice(reserved);
     let (id, attempts, payload) = match is_laravel {
         true => {
-            let told: Told = serde_json::from_slice(popped).unwrap_or_default();
-            let id = told.id.or(told.uuid).unwrap_or(own_id);
-            let attempts = told.attempts.unwrap_or_default().saturating_add(1);
+            let laravel: LaravelIds = serde_json::from_slice(popped).unwrap_or_default();
+            let id = laravel.id.or(laravel.uuid).unwrap_or(own_id);
+            let attempts = laravel.attempts.unwrap_or_default().saturating_add(1);
             (id, attempts, Bytes::copy_from_slice(popped))
         }
         false => match open(&token) {

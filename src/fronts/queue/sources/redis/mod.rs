@@ -259,8 +259,8 @@ impl Source for RedisQueue {
         })
     }
 
-    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
-        Box::pin(async move { RedisQueue::failures(self, &asked).await })
+    fn failures(&self, requested: Failures) -> Pending<'_, Vec<FailedJob>> {
+        Box::pin(async move { RedisQueue::failures(self, &requested).await })
     }
 
     fn depth(&self) -> Pending<'_, Depth> {

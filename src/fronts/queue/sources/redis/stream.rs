@@ -167,19 +167,19 @@ impl RedisStream {
         self.shared.call(&call).await
     }
 
-    async fn buried(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+    async fn buried(&self, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         let mut all = redis::cmd("HGETALL");
         all.arg(&self.failed);
         let all: BTreeMap<String, String> = self.shared.command(&all).await?;
         let mut found = Vec::new();
         for (id, json) in all {
-            if asked.id().is_some_and(|asked| asked != id) {
+            if requested.id().is_some_and(|requested| requested != id) {
                 continue;
             }
             let buried: Buried = serde_json::from_str(&json)
                 .with_context(|| format!("{} has a value that Surus did not write", self.failed))?;
             let payload = buried.payload.as_bytes();
-            match asked {
+            match requested {
                 Failures::List => {}
                 Failures::Retry(_) => {
                     let mut call = self.prepare(&self.scripts.retry, &self.failed);
@@ -271,8 +271,8 @@ impl Source for RedisStream {
         })
     }
 
-    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
-        Box::pin(async move { self.buried(&asked).await })
+    fn failures(&self, requested: Failures) -> Pending<'_, Vec<FailedJob>> {
+        Box::pin(async move { self.buried(&requested).await })
     }
 
     fn depth(&self) -> Pending<'_, Depth> {

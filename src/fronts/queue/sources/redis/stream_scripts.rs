@@ -80,12 +80,12 @@ if #found < most then
 end
 local last = '$'
 for _, group in ipairs(redis.call('xinfo', 'GROUPS', KEYS[1])) do
-    local told = {}
+    local info = {}
     for at = 1, #group, 2 do
-        told[group[at]] = group[at + 1]
+        info[group[at]] = group[at + 1]
     end
-    if told['name'] == ARGV[1] then
-        last = told['last-delivered-id']
+    if info['name'] == ARGV[1] then
+        last = info['last-delivered-id']
     end
 end
 local due = redis.call('zrange', KEYS[2], 0, 0, 'withscores')[2] or false
@@ -152,12 +152,12 @@ local delayed = redis.call('zcard', KEYS[2]) - due
 local groups = redis.pcall('xinfo', 'GROUPS', KEYS[1])
 local last, pending = '-', 0
 for _, group in ipairs(groups.err and {} or groups) do
-    local told = {}
+    local info = {}
     for at = 1, #group, 2 do
-        told[group[at]] = group[at + 1]
+        info[group[at]] = group[at + 1]
     end
-    if told['name'] == ARGV[1] then
-        last, pending = '(' .. told['last-delivered-id'], told['pending']
+    if info['name'] == ARGV[1] then
+        last, pending = '(' .. info['last-delivered-id'], info['pending']
     end
 end
 local waiting = redis.call('xrange', KEYS[1], last, '+', 'COUNT', 1000)
@@ -169,13 +169,13 @@ return {#waiting + due, delayed, pending, waiting[1] and waiting[1][1] or false}
 const CLEAN: &str = r#"
 local consumers = redis.pcall('xinfo', 'CONSUMERS', KEYS[1], ARGV[1])
 for _, consumer in ipairs(consumers.err and {} or consumers) do
-    local told = {}
+    local info = {}
     for at = 1, #consumer, 2 do
-        told[consumer[at]] = consumer[at + 1]
+        info[consumer[at]] = consumer[at + 1]
     end
-    if string.sub(told['name'], 1, 6) == 'surus-' and told['pending'] == 0
-        and told['idle'] > tonumber(ARGV[3]) then
-        redis.call('xgroup', 'DELCONSUMER', KEYS[1], ARGV[1], told['name'])
+    if string.sub(info['name'], 1, 6) == 'surus-' and info['pending'] == 0
+        and info['idle'] > tonumber(ARGV[3]) then
+        redis.call('xgroup', 'DELCONSUMER', KEYS[1], ARGV[1], info['name'])
     end
 end
 "#;

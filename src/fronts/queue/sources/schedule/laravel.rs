@@ -17,9 +17,10 @@ use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Le
 use crate::fronts::queue::runner::{JobAnswer, Runner};
 use crate::fronts::queue::source::{Pending, Source};
 
-/// How long PHP may take to tell what is due.
+/// How long PHP may take to list the events that are due.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// A clock that is set by more minutes than this was wrong before: nothing is made up for.
+/// If the clock is set by more minutes than this, it was wrong before. The schedule then goes on
+/// from the new time and catches up on nothing.
 const FAR: u64 = 180;
 
 pub struct LaravelSchedule {
@@ -29,7 +30,7 @@ pub struct LaravelSchedule {
 
 struct State {
     /// The last minute since 1970 that the application has been asked about.
-    asked: u64,
+    last: u64,
     waiting: VecDeque<(Instant, Event)>,
     /// The names of events that run.
     running: HashSet<String>,
@@ -51,7 +52,7 @@ struct Event {
 impl State {
     fn new(now: u64) -> State {
         State {
-            asked: now / 60,
+            last: now / 60,
             waiting: VecDeque::new(),
             running: HashSet::new(),
         }
@@ -60,14 +61,14 @@ impl State {
     /// The minutes to ask about, from the first to the last.
     fn minutes(&mut self, now: u64) -> Option<(u64, u64)> {
         let minute = now / 60;
-        if minute.abs_diff(self.asked) > FAR {
-            self.asked = minute.saturating_sub(1);
+        if minute.abs_diff(self.last) > FAR {
+            self.last = minute.saturating_sub(1);
         }
-        if minute <= self.asked {
+        if minute <= self.last {
             return None;
         }
-        let first = self.asked + 1;
-        self.asked = minute;
+        let first = self.last + 1;
+        self.last = minute;
         Some((first, minute))
     }
 
@@ -164,7 +165,7 @@ impl Source for LaravelSchedule {
                 let minutes = self.state().minutes(epoch().as_secs());
                 if let Some(minutes) = minutes {
                     let events = self.ask(minutes).await.inspect_err(|_| {
-                        self.state().asked = minutes.0 - 1;
+                        self.state().last = minutes.0 - 1;
                     })?;
                     self.state().add(events, epoch().as_secs());
                 }
@@ -186,7 +187,7 @@ impl Source for LaravelSchedule {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn settle(&self, job: Job, _fate: Disposition) -> Pending<'_, ()> {
+    fn settle(&self, job: Job, _disposition: Disposition) -> Pending<'_, ()> {
         self.state().running.remove(&job.lease.id);
         Box::pin(async { Ok(()) })
     }
@@ -201,7 +202,7 @@ impl Source for LaravelSchedule {
         Box::pin(async move { Ok(depth) })
     }
 
-    fn failures(&self, _asked: Failures) -> Pending<'_, Vec<FailedJob>> {
+    fn failures(&self, _requested: Failures) -> Pending<'_, Vec<FailedJob>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 }
@@ -230,20 +231,20 @@ mod tests {
     #[test]
     fn each_minute_is_asked_about_once_whatever_the_clock_does() {
         let mut state = State::new(START * 60 + 30);
-        let mut asked = |minute: u64| state.minutes(minute * 60 + 5);
-        assert_eq!(asked(START), None, "the minute of the start has begun");
-        assert_eq!(asked(START + 1), Some((START + 1, START + 1)));
-        assert_eq!(asked(START + 1), None);
-        assert_eq!(asked(START - 60), None, "set back a little");
-        assert_eq!(asked(START + 2), Some((START + 2, START + 2)));
+        let mut minutes = |minute: u64| state.minutes(minute * 60 + 5);
+        assert_eq!(minutes(START), None, "the minute of the start has begun");
+        assert_eq!(minutes(START + 1), Some((START + 1, START + 1)));
+        assert_eq!(minutes(START + 1), None);
+        assert_eq!(minutes(START - 60), None, "set back a little");
+        assert_eq!(minutes(START + 2), Some((START + 2, START + 2)));
         assert_eq!(
-            asked(START + 10),
+            minutes(START + 10),
             Some((START + 3, START + 10)),
-            "made up for"
+            "missed minutes are caught up on"
         );
         let far = START + 100_000;
-        assert_eq!(asked(far), Some((far, far)), "set ahead by weeks");
-        assert_eq!(asked(START), Some((START, START)), "and back again");
+        assert_eq!(minutes(far), Some((far, far)), "set ahead by weeks");
+        assert_eq!(minutes(START), Some((START, START)), "and back again");
     }
 
     #[test]
@@ -260,7 +261,7 @@ mod tests {
         state.add(vec![event("b", None)], now);
         assert!(state.due(10).is_empty(), "it still runs");
         state.running.clear();
-        assert!(state.due(10).is_empty(), "and is not made up for");
+        assert!(state.due(10).is_empty(), "a missed run is skipped");
     }
 
     #[test]

@@ -117,8 +117,8 @@ impl Source for ScheduleEntry {
                 job.attempts += 1;
                 state.again = Some((Instant::now() + pause, job));
             }
-            // The front logs why it has failed. A run that has not begun, or was interrupted by the
-            // shutdown, is left out.
+            // The front end logs why it has failed. A run that has not begun, or was interrupted by
+            // the shutdown, is left out.
             Disposition::Done
             | Disposition::Bury(_)
             | Disposition::Return
@@ -137,7 +137,7 @@ impl Source for ScheduleEntry {
         Box::pin(async move { Ok(depth) })
     }
 
-    fn failures(&self, _asked: Failures) -> Pending<'_, Vec<FailedJob>> {
+    fn failures(&self, _requested: Failures) -> Pending<'_, Vec<FailedJob>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 }
@@ -160,7 +160,7 @@ mod tests {
         );
         assert!(entry.next(at("07:00")).is_err(), "it still runs");
         drop(entry.settle(job, Disposition::Done));
-        assert!(entry.next(at("07:01")).is_err(), "not made up for");
+        assert!(entry.next(at("07:01")).is_err(), "a missed run is skipped");
         let job = entry.next(at("08:00")).unwrap();
         drop(entry.settle(job, Disposition::Release(Duration::ZERO)));
         let again = entry.next(at("08:00")).unwrap();

@@ -8,8 +8,8 @@ use croner::parser::{CronParser, Seconds};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// A clock that is set back by more than this has been wrong before: the timetable begins again.
-/// By less, no run is repeated. The same limit as cron's.
+/// If the clock is set back by more than this, it was wrong before, and the timetable begins again.
+/// If it is set back by less, no run is repeated. cron has the same limit.
 pub const FAR: SignedDuration = SignedDuration::from_hours(3);
 
 /// The runs of a cron expression in a time zone.
@@ -18,13 +18,12 @@ pub struct Timetable {
     zone: TimeZone,
     /// None if there is no other run.
     next: Option<Timestamp>,
-    /// The last time that has been asked about.
+    /// The time of the last call of [`Timetable::due`].
     seen: Timestamp,
 }
 
 impl Timetable {
-    /// Reads an expression of five parts, or six with seconds. Without a zone, that of the machine
-    /// counts.
+    /// Reads an expression of five parts, or six with seconds. Without a zone, uses the machine's.
     pub fn new(cron: &str, zone: Option<&str>, now: Timestamp) -> anyhow::Result<Timetable> {
         let parser = CronParser::builder().seconds(Seconds::Optional).build();
         let cron = parser.parse(cron).map_err(|error| {

@@ -73,8 +73,8 @@ impl QueueAddress {
         let url = match url {
             Some(url) => url,
             None => {
-                let asked = json!({ "QueueName": name });
-                let found = client.ask("GetQueueUrl", &asked, TIMEOUT).await?;
+                let parameters = json!({ "QueueName": name });
+                let found = client.ask("GetQueueUrl", &parameters, TIMEOUT).await?;
                 let url = found["QueueUrl"].as_str();
                 url.context("the response has no URL")?.into()
             }
@@ -100,11 +100,11 @@ impl QueueAddress {
     pub async fn ask(
         &self,
         action: &str,
-        mut asked: Value,
+        mut parameters: Value,
         timeout: Duration,
     ) -> Result<Value, Error> {
-        asked["QueueUrl"] = self.url.as_str().into();
-        self.client.ask(action, &asked, timeout).await
+        parameters["QueueUrl"] = self.url.as_str().into();
+        self.client.ask(action, &parameters, timeout).await
     }
 }
 

@@ -28,7 +28,7 @@ struct Waiting {
     reply: oneshot::Sender<Result<Settled, String>>,
 }
 
-/// What SQS has said to an entry.
+/// SQS's answer to an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     Done,
@@ -79,8 +79,8 @@ impl Batch {
             entry["Id"] = at.to_string().into();
             entry
         });
-        let asked = json!({ "Entries": entries.collect::<Vec<_>>() });
-        let answer = queue.ask(self.action, asked, TIMEOUT).await;
+        let batch = json!({ "Entries": entries.collect::<Vec<_>>() });
+        let answer = queue.ask(self.action, batch, TIMEOUT).await;
         let answer = answer.map_err(|error| format!("{error:#}"));
         for (at, waiting) in now.into_iter().enumerate() {
             let settled = match &answer {
@@ -97,7 +97,7 @@ impl Batch {
     }
 }
 
-/// What a response says of an entry.
+/// The result of an entry in a response.
 fn settled(answer: &Value, id: &str) -> Result<Settled, String> {
     #[derive(Deserialize, Default)]
     #[serde(rename_all = "PascalCase", default)]
@@ -111,7 +111,7 @@ fn settled(answer: &Value, id: &str) -> Result<Settled, String> {
     match failed.find(|failed| failed.id == id) {
         None => Ok(Settled::Done),
         Some(failed) if is_lost(&failed.code) => Ok(Settled::Lost),
-        Some(Failed { code, message, .. }) => Err(format!("SQS refuses it: {code} {message}")),
+        Some(Failed { code, message, .. }) => Err(format!("SQS rejects it: {code} {message}")),
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(settled(&answer, "1"), Ok(Settled::Lost));
         assert_eq!(settled(&answer, "2"), Ok(Settled::Lost));
         let refused = settled(&answer, "3");
-        assert_eq!(refused, Err("SQS refuses it: InternalError later".into()));
+        assert_eq!(refused, Err("SQS rejects it: InternalError later".into()));
         assert_eq!(settled(&json!({}), "0"), Ok(Settled::Done));
     }
 }

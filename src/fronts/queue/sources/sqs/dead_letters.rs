@@ -34,15 +34,15 @@ struct Sent<'a> {
 
 impl Sent<'_> {
     async fn to(self, queue: &QueueAddress) -> anyhow::Result<()> {
-        let mut asked = json!({ "MessageBody": self.body });
+        let mut parameters = json!({ "MessageBody": self.body });
         if !self.attributes.is_empty() {
-            asked["MessageAttributes"] = self.attributes.into();
+            parameters["MessageAttributes"] = self.attributes.into();
         }
         if queue.is_fifo() {
-            asked["MessageGroupId"] = self.group.unwrap_or("surus").into();
-            asked["MessageDeduplicationId"] = self.deduplication.into();
+            parameters["MessageGroupId"] = self.group.unwrap_or("surus").into();
+            parameters["MessageDeduplicationId"] = self.deduplication.into();
         }
-        queue.ask("SendMessage", asked, TIMEOUT).await?;
+        queue.ask("SendMessage", parameters, TIMEOUT).await?;
         Ok(())
     }
 }
@@ -74,7 +74,7 @@ impl SqsQueue {
     }
 
     /// Lists the dead letters, or retries or forgets one. Returns those concerned.
-    pub(super) async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+    pub(super) async fn failures(&self, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         let Some(dead_letter_queue) = &self.dead_letter_queue else {
             // Frameworks record failures themselves.
             if self.reads.format.is_frameworks() {
@@ -86,15 +86,15 @@ impl SqsQueue {
             );
         };
         let _one_at_a_time = self.listing.lock().await;
-        let (shown, others) = self.look_through(dead_letter_queue, asked.id()).await?;
+        let (shown, others) = self.look_through(dead_letter_queue, requested.id()).await?;
         let mut found = Vec::new();
         for letter in &shown {
-            match asked {
+            match requested {
                 Failures::List => {}
                 Failures::Retry(_) => self.again(letter).await?,
                 Failures::Forget(_) => {}
             }
-            if asked.id().is_some() {
+            if requested.id().is_some() {
                 let receipt = json!({ "ReceiptHandle": letter.receipt_handle });
                 dead_letter_queue
                     .ask("DeleteMessage", receipt, TIMEOUT)
@@ -102,7 +102,7 @@ impl SqsQueue {
             }
             found.push(self.failed(letter));
         }
-        let listed = match asked {
+        let listed = match requested {
             Failures::List => &shown[..],
             _ => &[],
         };
@@ -115,9 +115,9 @@ impl SqsQueue {
                     "VisibilityTimeout": 0,
                 })
             });
-            let asked = json!({ "Entries": entries.collect::<Vec<_>>() });
+            let parameters = json!({ "Entries": entries.collect::<Vec<_>>() });
             dead_letter_queue
-                .ask("ChangeMessageVisibilityBatch", asked, TIMEOUT)
+                .ask("ChangeMessageVisibilityBatch", parameters, TIMEOUT)
                 .await?;
         }
         Ok(found)
@@ -132,7 +132,7 @@ impl SqsQueue {
     ) -> anyhow::Result<(Vec<SqsMessage>, Vec<SqsMessage>)> {
         let (mut shown, mut others) = (Vec::new(), Vec::new());
         while shown.len() + others.len() < MAX_SHOWN {
-            let asked = json!({
+            let parameters = json!({
                 "MaxNumberOfMessages": MOST,
                 // Without a wait SQS asks only some of its servers.
                 "WaitTimeSeconds": 1,
@@ -140,7 +140,7 @@ impl SqsQueue {
                 "AttributeNames": ["All"],
                 "MessageAttributeNames": ["All"],
             });
-            let received = dead_letter_queue.ask("ReceiveMessage", asked, TIMEOUT);
+            let received = dead_letter_queue.ask("ReceiveMessage", parameters, TIMEOUT);
             let received = message::read(received.await?)?;
             if received.is_empty() {
                 break;

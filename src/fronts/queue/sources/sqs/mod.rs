@@ -61,8 +61,8 @@ impl SqsQueue {
         let queue = QueueAddress::find(full_name, access)
             .await
             .context(remedy)?;
-        let asked = json!({ "AttributeNames": ["RedrivePolicy"] });
-        let found = queue.ask("GetQueueAttributes", asked, TIMEOUT).await;
+        let parameters = json!({ "AttributeNames": ["RedrivePolicy"] });
+        let found = queue.ask("GetQueueAttributes", parameters, TIMEOUT).await;
         let found = found.context(remedy)?;
         let policy = found["Attributes"]["RedrivePolicy"].as_str();
         let policy: Option<Value> = policy.and_then(|policy| serde_json::from_str(policy).ok());
@@ -92,7 +92,7 @@ impl SqsQueue {
     async fn take(&self, most: usize) -> anyhow::Result<Vec<Job>> {
         // Counted from before the call: SQS must not be asked for more than the rest.
         let received = self.began.elapsed();
-        let asked = json!({
+        let parameters = json!({
             "MaxNumberOfMessages": most.clamp(1, MOST),
             "WaitTimeSeconds": POLL.as_secs(),
             "VisibilityTimeout": self.lease.as_secs(),
@@ -101,7 +101,7 @@ impl SqsQueue {
         });
         let answer = self
             .queue
-            .ask("ReceiveMessage", asked, POLL + TIMEOUT)
+            .ask("ReceiveMessage", parameters, POLL + TIMEOUT)
             .await?;
         let jobs = message::read(answer)?.into_iter().map(|message| {
             let group = message.attributes.group.clone();
@@ -181,8 +181,8 @@ impl Source for SqsQueue {
         Box::pin(async move {
             let names = ["", "Delayed", "NotVisible"];
             let names = names.map(|kind| format!("ApproximateNumberOfMessages{kind}"));
-            let asked = json!({ "AttributeNames": names });
-            let found = self.queue.ask("GetQueueAttributes", asked, TIMEOUT).await?;
+            let parameters = json!({ "AttributeNames": names });
+            let found = self.queue.ask("GetQueueAttributes", parameters, TIMEOUT).await?;
             let count = |name: &String| {
                 let count = found["Attributes"][name].as_str();
                 count
@@ -199,8 +199,8 @@ impl Source for SqsQueue {
         })
     }
 
-    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
-        Box::pin(async move { SqsQueue::failures(self, &asked).await })
+    fn failures(&self, requested: Failures) -> Pending<'_, Vec<FailedJob>> {
+        Box::pin(async move { SqsQueue::failures(self, &requested).await })
     }
 
     fn group(&self, job: &Job) -> Option<String> {

@@ -133,7 +133,7 @@ impl Incoming {
         }
         if method == START {
             let start = fields.take(2).and_then(|_| fields.table(MAX_DEPTH));
-            start.map_err(|_| Wrong::Frame("connection.start with properties that are none"))?;
+            start.map_err(|_| Wrong::Frame("connection.start with malformed properties"))?;
         }
         if ![RETURN, DELIVER, GET_OK].contains(&method) {
             self.pass(frame);

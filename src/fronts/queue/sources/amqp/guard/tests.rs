@@ -193,8 +193,8 @@ fn routing_key_that_is_not_utf8_has_question_marks() {
         let mut bytes = deliver(1, key);
         bytes.extend(header(1, 0, &[0, 0]));
         let frames = Both::new().receive(&bytes).unwrap();
-        let told = format!("{:?}", frames[0]);
-        assert!(told.contains(&format!("{expected:?}")), "{told}");
+        let text = format!("{:?}", frames[0]);
+        assert!(text.contains(&format!("{expected:?}")), "{text}");
     }
 }
 
