@@ -11,6 +11,7 @@
 
 #include "app/request_shutdown.h"
 #include "app/warmup.h"
+#include "app/warmup_trials.h"
 #include "base/exit_status.h"
 #include "base/process_state.h"
 #include "base/settings.h"
@@ -63,6 +64,7 @@ bool surus_boot_complete(void)
 		return false;
 	}
 	if (!surus_engine_boots_in_prototype()) {
+		surus_warmup_trials_boot_ended();
 		surus_log_take();
 		surus_process_redirect_stdio();
 		return true;

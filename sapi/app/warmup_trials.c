@@ -24,7 +24,7 @@
 enum { MOST = 4096 }; /* warm-ups with a shared result */
 enum { UNKNOWN, FINE, LEFT_OUT };
 
-static atomic_uchar *results; /* all workers share them */
+static atomic_uchar *results; /* shared by the master process and the workers that boot */
 static unsigned char before[SURUS_DESCRIPTORS]; /* open when the boot began */
 static bool is_listed;
 
@@ -53,6 +53,14 @@ void surus_warmup_trials_boot_begins(void)
 
 	if (results) {
 		is_listed = surus_boot_fds_find_open(before, &last) && last < SURUS_DESCRIPTORS * 8;
+	}
+}
+
+void surus_warmup_trials_boot_ended(void)
+{
+	if (results) {
+		munmap(results, MOST);
+		results = NULL;
 	}
 }
 

@@ -8,6 +8,9 @@
 bool surus_warmup_trials_start(void);
 /* Before the boot script runs. */
 void surus_warmup_trials_boot_begins(void);
+/* In a worker that has booted, before it serves: unmaps the results, so that no request can forge
+ * what later workers believe. */
+void surus_warmup_trials_boot_ended(void);
 
 /* NULL if a fork can run a request without harm to what this process shares with others. Otherwise
  * what the boot has left. */

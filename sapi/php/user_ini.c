@@ -2,6 +2,7 @@
  * php-cgi and php-fpm. */
 #include "php/user_ini.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <php.h>
@@ -11,6 +12,7 @@
 
 #include "base/scoreboard_layout.h"
 #include "ipc/request_decode.h"
+#include "php/boot_files.h"
 
 struct entry {
 	time_t expires;
@@ -38,6 +40,20 @@ static void free_setting(zval *value)
 	}
 }
 
+/* Reads the file of one directory. A boot depends on it, also if it does not exist, and PHP opens
+ * it without the hooks of file_hooks.c. */
+static void read_file(struct entry *entry, const char *directory)
+{
+	char path[MAXPATHLEN];
+	int len = snprintf(path, sizeof(path), "%s/%s", directory, PG(user_ini_filename));
+
+	if (len > 0 && (size_t)len < sizeof(path)) {
+		/* Before PHP reads it: a change in between must be noticed. */
+		surus_boot_files_save(path, SURUS_FILE_READ, NULL);
+	}
+	php_parse_user_ini_file(directory, PG(user_ini_filename), &entry->settings);
+}
+
 /* Reads the files of all directories from the document root to `directory`, or only of `directory`
  * if it lies elsewhere. */
 static void scan(struct entry *entry, char *directory, const char *root, size_t root_len)
@@ -46,12 +62,11 @@ static void scan(struct entry *entry, char *directory, const char *root, size_t 
 	if (strncmp(directory, root, root_len) == 0 && directory[root_len] == '/') {
 		for (char *slash = directory + root_len; slash; slash = strchr(slash + 1, '/')) {
 			*slash = '\0';
-			php_parse_user_ini_file(*directory ? directory : "/", PG(user_ini_filename),
-			        &entry->settings);
+			read_file(entry, *directory ? directory : "/");
 			*slash = '/';
 		}
 	} else {
-		php_parse_user_ini_file(directory, PG(user_ini_filename), &entry->settings);
+		read_file(entry, directory);
 	}
 }
 

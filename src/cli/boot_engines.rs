@@ -1,11 +1,12 @@
 //! Boots the engines of `surus serve`, and reports how each runs PHP.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::engine_setup::PlannedPool;
+use super::engine_setup::{PlannedPool, PoolConfig};
 use super::{boot_script, config_lint, engine_setup, entry_script, user_ini};
 use crate::engine::Engine;
 use crate::engines::unbooted::{BootFunction, Unbooted};
@@ -99,6 +100,7 @@ pub async fn boot(
                  call it in the application for each request, or use another engine"
             );
         }
+        warn_of_unread(&planned.project, pool_config, user_ini);
         for setting in config_lint::unknown_settings(&report, &pool_config.config) {
             warn!(
                 engine = name,
@@ -118,6 +120,39 @@ pub async fn boot(
         booted.insert(name, pool);
     }
     Ok(booted)
+}
+
+/// Warns of files in directories that a booted engine does not read and that name files to run
+/// around each request, such as firewalls. On a thread of its own, because many directories may
+/// have to be read.
+fn warn_of_unread(project: &Path, pool: &PoolConfig, name: &str) {
+    let (project, pool, name) = (project.to_path_buf(), pool.clone(), name.to_owned());
+    tokio::task::spawn_blocking(move || {
+        let Some(unread) = user_ini::unread_by(&project, &pool, &name) else {
+            return;
+        };
+        if let Some(reason) = unread.limit() {
+            info!(
+                engine = pool.name,
+                reason, "not all directories were searched for .user.ini files"
+            );
+        }
+        for file in &unread.files {
+            let set = user_ini::auto_files(file);
+            if set.is_empty() {
+                continue;
+            }
+            warn!(
+                engine = pool.name,
+                setting = set.join(" and "),
+                file = %file.display(),
+                script = %unread.script.display(),
+                "a file that .user.ini names does not run: a booted engine reads .user.ini once, \
+                 from the document root down to the script; move the setting into the document \
+                 root's or into [php], or use a [[route]] with engine = \"classic\""
+            );
+        }
+    });
 }
 
 /// Boots the pool of a plan, as often as it is called.

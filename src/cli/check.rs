@@ -11,18 +11,18 @@ use super::config_lint;
 use super::config_lint::{LintInput, contradictions, missing_extensions};
 use super::engine_setup;
 use super::engine_setup::PoolConfig;
-use super::exposed_files::NoPages;
 use super::findings::Findings;
 use super::inherited::InheritedSockets;
 use super::options::ServeArgs;
 use super::value_lint::suspicious_values;
 use super::work_part::WorkPart;
 use super::{
-    addresses, boot_script, config_trust, file_access, htaccess, running, served, site_plans,
-    spool_access, tls, user_ini,
+    addresses, boot_script, config_trust, exposed_files, file_access, htaccess, running, served,
+    site_plans, spool_access, tls, user_ini,
 };
+use crate::app::DocumentTree;
 use crate::app::site::routes::Routes;
-use crate::app::site::{Resolution, Site, other_roots};
+use crate::app::site::{Resolution, other_roots};
 use crate::config::{Config, SCHEDULE_POOL, WORK_POOL};
 use crate::engine::Report;
 use crate::engines::{self, EngineEntry};
@@ -144,7 +144,7 @@ async fn check_site(
 ) {
     match served::open_tree(project, config) {
         Ok(tree) => {
-            site(project, config, &tree.site, findings);
+            site(project, config, &tree, findings);
             file_access::report(config, &tree.site, findings);
             if config.site.htaccess {
                 let roots = std::iter::once(tree.site.root()).chain(tree.routes.roots());
@@ -200,8 +200,8 @@ async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
     }
 }
 
-fn site(project: &Path, config: &Config, site: &Site, findings: &Findings) {
-    let root = site.root();
+fn site(project: &Path, config: &Config, tree: &DocumentTree, findings: &Findings) {
+    let (site, root) = (&tree.site, tree.site.root());
     findings.fine("document root", root.display());
     let others = other_roots(project, &config.site);
     if !others.is_empty() {
@@ -227,7 +227,7 @@ fn site(project: &Path, config: &Config, site: &Site, findings: &Findings) {
         ),
     }
     let holds_project = project.canonicalize().is_ok_and(|project| project == root);
-    for sentence in NoPages::find(site, holds_project).sentences() {
+    for sentence in exposed_files::problems(tree, holds_project) {
         findings.note(sentence);
     }
 }
@@ -363,12 +363,14 @@ async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &mut Findings) {
 
 /// Reports .user.ini files that no request reads, although the user may expect it.
 fn unread_settings(project: &Path, pool: &PoolConfig, name: &str, findings: &Findings) {
-    // The engine has booted, so the script exists.
-    let Ok((script, site)) = engine_setup::script_and_site(project, &pool.config) else {
+    let Some(unread) = user_ini::unread_by(project, pool, name) else {
         return;
     };
-    for file in user_ini::unread(site.root(), &script, name) {
-        let unrun = match user_ini::auto_files(&file) {
+    if let Some(limit) = unread.limit() {
+        findings.note(limit);
+    }
+    for file in &unread.files {
+        let unrun = match user_ini::auto_files(file) {
             set if set.is_empty() => String::new(),
             set => format!(", so {} does not run", set.join(" and ")),
         };
@@ -378,7 +380,7 @@ fn unread_settings(project: &Path, pool: &PoolConfig, name: &str, findings: &Fin
              engine = \"classic\"",
             file.display(),
             pool.name,
-            script.display()
+            unread.script.display()
         ));
     }
 }

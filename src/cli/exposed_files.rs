@@ -1,13 +1,12 @@
-//! Finds files below the document root that are not pages: private files, which are never sent, and
-//! directories of the project that clients can read.
+//! Finds files below the document root and the directories of routes that are not pages: private
+//! files, which are never sent, and directories of the project that clients can read.
 
 use std::collections::BTreeMap;
 
+use super::root_walk::{self, ENTRIES, WalkedEntry};
+use crate::app::DocumentTree;
 use crate::app::site::{HiddenBy, Site};
 use crate::private_files::LIBRARIES;
-
-/// The limit of examined entries, so that `surus check` answers at once.
-const ENTRIES: usize = 100_000;
 
 /// How many names of each class are printed; the rest is counted.
 const NAMED: usize = 5;
@@ -27,52 +26,83 @@ const PARTS: [&str; 11] = [
     "var",
 ];
 
-/// Files below a document root that are not pages.
-#[derive(Default)]
-pub(super) struct NoPages {
+/// Sentences about all directories of a site that are served, each the problem and the fix.
+/// `holds_project`: the document root is the project itself.
+pub(super) fn problems(tree: &DocumentTree, holds_project: bool) -> Vec<String> {
+    let mut sentences = NoPages::of_site(&tree.site, holds_project).sentences();
+    let mut seen = vec![tree.site.root()];
+    for site in tree.routes.sites() {
+        // Several rules may name one directory.
+        if !seen.contains(&site.root()) {
+            seen.push(site.root());
+            sentences.extend(NoPages::of_route(site).sentences());
+        }
+    }
+    sentences
+}
+
+/// Files below a directory that are not pages.
+struct NoPages {
+    /// The directory, for sentences.
+    place: String,
+    /// The better place for private files, for sentences.
+    better: &'static str,
     /// Never sent, by class.
     hidden: BTreeMap<&'static str, Vec<String>>,
     /// Directories of the project with files that clients can request.
     open: Vec<&'static str>,
+    /// Whether all files were examined.
+    is_complete: bool,
 }
 
 impl NoPages {
-    pub(super) fn find(site: &Site, holds_project: bool) -> NoPages {
-        let mut found = NoPages::default();
-        let root = site.root();
-        let mut left = ENTRIES;
-        let mut directories = vec![root.to_path_buf()];
-        while let Some(directory) = directories.pop() {
-            // Directories that cannot be read cannot be served either.
-            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-            for entry in entries.take(left) {
-                left -= 1;
-                let path = entry.path();
-                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                match site.why_hidden(&path, is_directory) {
-                    Some(HiddenBy::Class(class)) => {
-                        let relative = path.strip_prefix(root).unwrap_or(&path);
-                        let slash = if is_directory { "/" } else { "" };
-                        let names = found.hidden.entry(class.name).or_default();
-                        names.push(format!("{}{slash}", relative.display()));
-                    }
-                    // The user has configured it.
-                    Some(HiddenBy::Setting) => {}
-                    None if is_directory => directories.push(path),
-                    None => {}
-                }
-            }
-        }
-        found.hidden.values_mut().for_each(|names| names.sort());
+    fn of_site(site: &Site, holds_project: bool) -> NoPages {
+        let place = "the document root".to_owned();
+        let better = "elsewhere, for example next to a public/ directory (site.root)";
+        let mut found = NoPages::below(site, place, better, ENTRIES);
         if holds_project {
             let parts = PARTS.into_iter();
-            found.open = parts.filter(|name| root.join(name).is_dir()).collect();
+            found.open = parts
+                .filter(|name| site.root().join(name).is_dir())
+                .collect();
         }
         found
     }
 
-    /// One sentence for each finding: the problem, and the fix.
-    pub(super) fn sentences(&self) -> Vec<String> {
+    /// Those below the directory of a `[[route]]`.
+    fn of_route(site: &Site) -> NoPages {
+        let place = format!("the directory {} of a [[route]]", site.root().display());
+        NoPages::below(site, place, "elsewhere", ENTRIES)
+    }
+
+    fn below(site: &Site, place: String, better: &'static str, max: usize) -> NoPages {
+        let mut hidden: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+        // Directories that cannot be read cannot be served either.
+        let is_complete = root_walk::walk(site.root(), max, |entry| match why_hidden(site, entry) {
+            Some(HiddenBy::Class(class)) => {
+                let relative = entry.path.strip_prefix(site.root()).unwrap_or(entry.path);
+                let slash = if entry.is_directory { "/" } else { "" };
+                let names = hidden.entry(class.name).or_default();
+                names.push(format!("{}{slash}", relative.display()));
+                false
+            }
+            // The user has configured it.
+            Some(HiddenBy::Setting) => false,
+            // The settings say which links are followed (site.symlinks).
+            None => entry.is_directory && (!entry.is_linked || site.enters(entry.path)),
+        });
+        hidden.values_mut().for_each(|names| names.sort());
+        NoPages {
+            place,
+            better,
+            hidden,
+            open: Vec::new(),
+            is_complete,
+        }
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        let (place, better) = (&self.place, self.better);
         let mut sentences = Vec::new();
         if !self.hidden.is_empty() {
             let classes = self.hidden.iter().map(|(class, names)| {
@@ -90,10 +120,14 @@ impl NoPages {
             });
             let classes: Vec<_> = classes.collect();
             sentences.push(format!(
-                "the document root has private files, which get 404: {}; move them elsewhere, for \
-                 example next to a public/ directory (site.root), or publish them with site.hidden \
-                 = [\"!/name\"]",
+                "{place} has private files, which get 404: {}; move them {better}, or publish them \
+                 with site.hidden = [\"!/name\"]",
                 classes.join("; ")
+            ));
+        }
+        if !self.is_complete {
+            sentences.push(format!(
+                "{place} has more than {ENTRIES} files; private files among the rest are not listed"
             ));
         }
         if !self.open.is_empty() {
@@ -105,5 +139,77 @@ impl NoPages {
             ));
         }
         sentences
+    }
+}
+
+fn why_hidden(site: &Site, entry: &WalkedEntry<'_>) -> Option<HiddenBy> {
+    let real = match entry.is_linked {
+        true => entry.path.canonicalize().ok(),
+        false => None,
+    };
+    site.why_hidden(entry.path, real.as_deref(), entry.is_directory)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+    use crate::app::site::{Settings, Symlinks};
+
+    fn below(root: &Path, symlinks: Symlinks, max: usize) -> NoPages {
+        let settings = Settings {
+            symlinks,
+            hidden: vec!["/internal/".to_owned()],
+            ..Settings::default()
+        };
+        let site = Site::open(root, &settings, None).unwrap();
+        NoPages::below(&site, "the root".to_owned(), "elsewhere", max)
+    }
+
+    #[test]
+    fn private_files_behind_links_that_the_server_follows_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, other) = (dir.path().join("root"), dir.path().join("other"));
+        for directory in [&root.join("internal"), &root.join("deep"), &other.join("in")] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        for file in [
+            root.join("index.php"),
+            root.join("deep/own.sql"),
+            root.join("internal/a.sql"),
+            other.join("in/linked.sql"),
+            other.join("page.txt"),
+        ] {
+            std::fs::write(file, "").unwrap();
+        }
+        symlink(&other, root.join("storage")).unwrap();
+        symlink(dir.path(), root.join("above")).unwrap();
+        symlink(".", root.join("again")).unwrap();
+        let names = |symlinks| {
+            let found = below(&root, symlinks, ENTRIES);
+            assert!(found.is_complete);
+            found.hidden.into_values().flatten().collect::<Vec<_>>()
+        };
+        let all = ["deep/own.sql", "storage/in/linked.sql"];
+        assert_eq!(names(Symlinks::Follow), all);
+        assert_eq!(names(Symlinks::Owner), all);
+        assert_eq!(names(Symlinks::Inside), all[..1]);
+    }
+
+    #[test]
+    fn too_many_files_are_said() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..9 {
+            std::fs::write(dir.path().join(format!("{n}.sql")), "").unwrap();
+        }
+        let all = below(dir.path(), Symlinks::Owner, 9);
+        assert_eq!((all.sentences().len(), all.is_complete), (1, true));
+        let some = below(dir.path(), Symlinks::Owner, 8);
+        let said = some.sentences();
+        assert!(said[0].contains(" and 3 more)"), "{said:?}");
+        assert!(said[1].ends_with("private files among the rest are not listed"));
     }
 }

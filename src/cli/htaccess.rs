@@ -1,16 +1,12 @@
 //! Names the lines of `.htaccess` files that Surus cannot evaluate, with a route to write instead.
 
-use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use surus_sys::regular_file;
 
+use super::root_walk::{self, ENTRIES};
 use crate::app::site::{MAX_HTACCESS, Problem, Scope, SiteMemory, read_htaccess};
-
-/// The limit of examined entries, so that `surus check` ends.
-const ENTRIES: usize = 100_000;
 
 /// A sentence for each such line below these directories, which may be within each other.
 pub(super) fn problems_below<'a>(roots: impl Iterator<Item = &'a Path>) -> Vec<String> {
@@ -26,7 +22,7 @@ pub(super) fn problems_below<'a>(roots: impl Iterator<Item = &'a Path>) -> Vec<S
 }
 
 fn problems(root: &Path) -> Vec<String> {
-    let (mut files, is_complete) = files(root, ENTRIES);
+    let (mut files, is_complete) = files(root);
     files.sort();
     let mut sentences = Vec::new();
     // As in the server, all files of a site share a limit, so they are kept until the end.
@@ -66,52 +62,17 @@ fn problems(root: &Path) -> Vec<String> {
     sentences
 }
 
-/// The `.htaccess` files below a directory. False: there are more than `max` entries. The server
-/// follows links, too; a directory that several lead to is read once, so that all links together
-/// have an end.
-fn files(root: &Path, max: usize) -> (Vec<PathBuf>, bool) {
+/// The `.htaccess` files below a directory. False: there are too many entries.
+fn files(root: &Path) -> (Vec<PathBuf>, bool) {
     let mut files = Vec::new();
-    let mut left = max;
-    let mut seen = HashSet::new();
-    // Links come last, so that a file is named by its real path.
-    let mut directories = VecDeque::from([root.to_path_buf()]);
-    while let Some(directory) = directories.pop_back() {
-        let Ok(about) = directory.metadata() else {
-            continue;
-        };
-        if !about.is_dir() || !seen.insert((about.dev(), about.ino())) {
-            continue;
+    let is_complete = root_walk::walk(root, ENTRIES, |entry| {
+        let is_htaccess = entry.path.ends_with(".htaccess");
+        if is_htaccess {
+            files.push(entry.path.to_path_buf());
         }
-        let entries = std::fs::read_dir(&directory).into_iter().flatten();
-        for entry in entries.flatten() {
-            if left == 0 {
-                return (files, false);
-            }
-            left -= 1;
-            let path = entry.path();
-            if entry.file_name() == ".htaccess" {
-                files.push(path);
-                continue;
-            }
-            let kind = entry.file_type();
-            let is_link = kind.as_ref().is_ok_and(|kind| kind.is_symlink());
-            // A link above the root leads to all of this again, and to what is not part of it.
-            if is_link && leads_above(root, &path) {
-                continue;
-            }
-            if is_link {
-                directories.push_front(path);
-            } else if kind.is_ok_and(|kind| kind.is_dir()) {
-                directories.push_back(path);
-            }
-        }
-    }
-    (files, true)
-}
-
-fn leads_above(root: &Path, link: &Path) -> bool {
-    let real = link.canonicalize();
-    real.is_ok_and(|real| root.starts_with(real))
+        !is_htaccess
+    });
+    (files, is_complete)
 }
 
 /// The text of a file that the server would read: of no pipe, which might never end, and no longer.
@@ -236,24 +197,6 @@ mod tests {
             "long/.htaccess: cannot be read (it is longer than 1 MiB)"
         ));
         assert_eq!(problems.len(), 3, "{problems:?}");
-    }
-
-    #[test]
-    fn links_that_fan_out_are_followed_once_and_entries_are_limited() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
-        for n in 0..30 {
-            let directory = root.join(format!("d{n}"));
-            std::fs::create_dir(&directory).unwrap();
-            for name in ["a", "b"] {
-                std::os::unix::fs::symlink(format!("../d{}", n + 1), directory.join(name)).unwrap();
-            }
-        }
-        std::fs::create_dir(root.join("d30")).unwrap();
-        std::fs::write(root.join("d30/.htaccess"), "").unwrap();
-        let (found, is_complete) = files(root, ENTRIES);
-        assert_eq!((found.len(), is_complete), (1, true));
-        assert!(!files(root, 50).1);
     }
 
     #[test]

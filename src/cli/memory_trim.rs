@@ -7,7 +7,7 @@ use std::time::Duration;
 use surus_sys::memory;
 use tokio::time::sleep;
 
-use crate::budget;
+use crate::budget::{self, Budget};
 use crate::observe::activity::ENDS;
 use crate::observe::metrics::Metrics;
 
@@ -58,7 +58,7 @@ pub async fn run(metrics: Arc<Metrics>) {
 }
 
 /// When to try next. Memory in use cannot be returned, so attempts that do not help become rarer
-/// until requests, logs and connections hold less.
+/// until requests, logs, `.htaccess` files and connections hold less.
 struct TrimPace {
     pause: Duration,
     waited: Duration,
@@ -96,14 +96,14 @@ impl TrimPace {
 
 /// Bytes in memory that the budgets count and connections take.
 fn in_use(metrics: &Metrics) -> u64 {
-    let budgets = [
-        &budget::MEMORY,
-        &budget::LOG,
-        &budget::ACCESS_LOG,
-        &budget::QUEUE,
-    ];
-    let budgeted: u64 = budgets.into_iter().map(budget::Budget::used).sum();
+    let budgeted: u64 = budgets().map(Budget::used).sum();
     budgeted + connections(metrics)
+}
+
+/// The budgets of memory: all but that of temporary files.
+fn budgets() -> impl Iterator<Item = &'static Budget> {
+    let all = budget::ALL.into_iter();
+    all.filter(|one| !std::ptr::eq(*one, &budget::SPOOL))
 }
 
 /// About how many bytes the open connections take.
@@ -134,6 +134,13 @@ mod tests {
         assert!(!pace.is_due(50 << 20));
         assert!(!pace.is_due((50 << 20) - 1));
         assert!(pace.is_due(1 << 20));
+    }
+
+    #[test]
+    fn every_budget_of_memory_counts() {
+        let counted: Vec<_> = budgets().map(|budget| budget.name).collect();
+        let expected = ["memory", "moving", "log", "access_log", "queue", "htaccess"];
+        assert_eq!(counted, expected);
     }
 
     #[test]

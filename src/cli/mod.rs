@@ -40,6 +40,7 @@ mod packaging;
 mod page_diff;
 mod reload;
 mod revalidation;
+mod root_walk;
 mod running;
 mod serve;
 mod served;

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use ignore::WalkBuilder;
+use http::{HeaderMap, Method};
 use surus_sys::regular_file;
 
 use super::engine_setup::{self, PoolConfig};
+use super::root_walk::{self, ENTRIES};
+use crate::app::site::routes::{Action, RequestFacts, Routes};
 
 /// The directories whose files a booted engine reads; the first that has a setting counts. If the
 /// script is outside the document root, those of a request for `index.php` count before its own
@@ -23,26 +25,103 @@ fn read_for<'a>(root: &'a Path, script: &'a Path) -> Vec<&'a Path> {
     }
 }
 
-/// The files below the document root that are not on the path from there to the booted script. PHP
-/// reads such files at the start of a request; in a booted engine that is the boot. `name` is
-/// `user_ini.filename`; if it is empty, PHP reads no such file.
-pub(super) fn unread(root: &Path, script: &Path, name: &str) -> Vec<PathBuf> {
+/// The files below a document root that a booted engine does not read.
+pub(super) struct Unread {
+    /// The script that the engine boots.
+    pub script: PathBuf,
+    pub root: PathBuf,
+    pub files: Vec<PathBuf>,
+    /// Whether all directories were examined.
+    pub is_complete: bool,
+}
+
+impl Unread {
+    /// What to say if some directories were not examined.
+    pub fn limit(&self) -> Option<String> {
+        let root = self.root.display();
+        (!self.is_complete).then(|| {
+            format!(
+                "{root} has more than {ENTRIES} files; .user.ini files among the rest were not \
+                 looked for"
+            )
+        })
+    }
+}
+
+/// The files that a pool does not read. None if it boots no script. `name` is `user_ini.filename`.
+pub(super) fn unread_by(project: &Path, pool: &PoolConfig, name: &str) -> Option<Unread> {
+    if !(pool.entry.boots_script() && pool.entry.runs_scripts()) {
+        return None;
+    }
+    // The engine has booted, so the script exists.
+    let (script, site) = engine_setup::script_and_site(project, &pool.config).ok()?;
+    let root = site.root().to_path_buf();
+    let (mut files, is_complete) = unread(&root, &script, name);
+    if let Ok(routes) = Routes::new(&pool.config.route, &pool.config.site) {
+        files.retain(|file| !is_for_another(&routes, &root, file, pool.name));
+    }
+    Some(Unread {
+        script,
+        root,
+        files,
+        is_complete,
+    })
+}
+
+/// Whether rules send requests for any script next to this file to another pool. With `[[site]]`,
+/// the pool's name comes after that of its site.
+fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str) -> bool {
+    let directory = file.parent().and_then(|path| path.strip_prefix(root).ok());
+    let Some(directory) = directory.and_then(Path::to_str) else {
+        return false;
+    };
+    let (pool, headers) = (pool.rsplit('/').next(), HeaderMap::new());
+    let leads_away = |method: &Method, script: &str| {
+        let path = match directory {
+            "" => format!("/{script}"),
+            directory => format!("/{directory}/{script}"),
+        };
+        let chosen = routes.choose(&RequestFacts {
+            method,
+            path: &path,
+            headers: &headers,
+            query: None,
+        });
+        match chosen.action {
+            Some(Action::Engine(name)) => pool != Some(name.as_str()),
+            Some(Action::Files(_) | Action::Redirect(_) | Action::Deny) => true,
+            None => false,
+        }
+    };
+    // A rule may be for one script or one method.
+    let scripts = ["index.php", "surus-check.php"];
+    let methods = [Method::GET, Method::POST];
+    methods
+        .iter()
+        .all(|method| scripts.iter().all(|script| leads_away(method, script)))
+}
+
+/// The files below the document root that are not on the path from there to the booted script, and
+/// whether all directories were examined. PHP reads such files at the start of a request; in a
+/// booted engine that is the boot. If `name` is empty, PHP reads no such file.
+fn unread(root: &Path, script: &Path, name: &str) -> (Vec<PathBuf>, bool) {
     if name.is_empty() {
-        return Vec::new();
+        return (Vec::new(), true);
     }
     let directories = read_for(root, script);
-    let walk = WalkBuilder::new(root).standard_filters(false).build();
-    let mut found: Vec<PathBuf> = walk
-        .flatten()
-        .filter(|entry| entry.file_name() == name)
-        .map(|entry| entry.into_path())
-        .filter(|file| {
-            file.parent()
-                .is_none_or(|directory| !directories.contains(&directory))
-        })
-        .collect();
+    let is_read = |file: &Path| {
+        let real = file.parent().and_then(|path| path.canonicalize().ok());
+        real.is_some_and(|real| directories.contains(&real.as_path()))
+    };
+    let mut found = Vec::new();
+    let is_complete = root_walk::walk(root, ENTRIES, |entry| {
+        if entry.path.ends_with(name) && !is_read(entry.path) {
+            found.push(entry.path.to_path_buf());
+        }
+        true
+    });
     found.sort();
-    found
+    (found, is_complete)
 }
 
 /// The value of `setting` in the files that a booted engine reads, if any.
@@ -160,7 +239,8 @@ mod tests {
         }
         let unread = |script: &str, name: &str| -> Vec<String> {
             let public = root.join("public");
-            let found = unread(&public, &root.join(script), name);
+            let (found, is_complete) = unread(&public, &root.join(script), name);
+            assert!(is_complete);
             let inside = found.iter().map(|file| file.strip_prefix(&public).unwrap());
             inside.map(|file| file.display().to_string()).collect()
         };
@@ -172,5 +252,52 @@ mod tests {
         assert_eq!(unread("other/boot.php", ".user.ini").len(), 3);
         assert!(unread("public/index.php", "").is_empty());
         assert!(unread("public/index.php", "other.ini").is_empty());
+        // PHP reads the file behind a link, too.
+        std::os::unix::fs::symlink("../other", root.join("public/linked")).unwrap();
+        let linked = unread("public/index.php", ".user.ini");
+        assert_eq!(linked.last().unwrap(), "linked/.user.ini");
+        assert_eq!(unread("other/boot.php", ".user.ini").len(), 3);
+    }
+
+    #[test]
+    fn user_ini_of_a_directory_that_a_rule_sends_to_another_pool_is_not_missed() {
+        use crate::app::site::Settings;
+        use crate::app::site::routes::RouteRule;
+        let rule = |prefix: &str, engine: &str| RouteRule {
+            prefix: Some(prefix.to_owned()),
+            engine: Some(engine.to_owned()),
+            ..RouteRule::default()
+        };
+        let denied = RouteRule {
+            prefix: Some("/denied/".to_owned()),
+            deny: true,
+            ..RouteRule::default()
+        };
+        let of_get = RouteRule {
+            methods: Some(vec!["GET".to_owned()]),
+            ..rule("/get/", "classic")
+        };
+        let rules = [
+            rule("/admin/", "classic"),
+            rule("/api/", "rewind"),
+            rule("/other/index.php", "classic"),
+            of_get,
+            denied,
+        ];
+        let routes = Routes::new(&rules, &Settings::default()).unwrap();
+        let root = Path::new("/srv/app");
+        for (file, pool, expected) in [
+            ("admin/.user.ini", "rewind", true),
+            ("admin/deep/.user.ini", "shop/rewind", true),
+            ("admin/.user.ini", "shop/classic", false),
+            ("api/.user.ini", "rewind", false),
+            ("denied/.user.ini", "rewind", true),
+            ("other/.user.ini", "rewind", false),
+            ("get/.user.ini", "rewind", false),
+            (".user.ini", "rewind", false),
+        ] {
+            let found = is_for_another(&routes, root, &root.join(file), pool);
+            assert_eq!(found, expected, "{file} {pool}");
+        }
     }
 }

@@ -327,6 +327,9 @@ fn most(counts: HashMap<String, PageAnswers>, answers: u32) -> Vec<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -431,5 +434,28 @@ mod tests {
         let many = vec!["http://a/".to_owned(); MOST_PAGES + 1];
         assert!(parse(&text(&many)).is_err());
         assert!(parse("").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn accepted_text_has_the_same_pages_after_it_was_written_again(
+            format in prop_oneof![9 => Just(FORMAT.to_owned()), 1 => ".{0,20}"],
+            lines in vec(
+                prop_oneof![9 => "https?://[ab]{1,2}(:[0-9]{1,3})?/[!-~]{0,6}\r?", 1 => ".{0,20}"],
+                0..10,
+            ),
+        ) {
+            let read = format!("{format}\n{}", lines.join("\n"));
+            let learned = Learned::of_hosts(vec!["a".into(), "b".into()]);
+            let own = learned.parse(&read).ok();
+            if let Ok(pages) = parse(&read) {
+                let is_own = pages.iter().all(|page| learned.has_own_host(page));
+                prop_assert_eq!(own.as_ref(), is_own.then_some(&pages));
+                prop_assert!(pages.len() <= MOST_PAGES);
+                prop_assert_eq!(parse(&text(&pages)).ok(), Some(pages));
+            } else {
+                prop_assert_eq!(own, None);
+            }
+        }
     }
 }

@@ -136,6 +136,67 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
 }
 
 #[test]
+fn serve_warns_of_a_firewall_in_a_user_ini_that_a_booted_engine_does_not_read() {
+    let firewall = "auto_prepend_file = '/srv/waf.php'\n";
+    let project = project(&[
+        ("index.php", "<?php surus_serve(fn () => print 'x');"),
+        ("classic/.user.ini", firewall),
+        ("plain/.user.ini", "precision = 9\n"),
+        // Named last.
+        ("protected/.user.ini", firewall),
+        (
+            "surus.toml",
+            "[[route]]\nprefix = \"/classic/\"\nengine = \"classic\"\n",
+        ),
+    ]);
+    let warning = "a file that .user.ini names does not run: a booted engine reads .user.ini once";
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        let args = ["--engine", engine, "--workers", "1"];
+        let surus = Surus::serve(project.path(), &args);
+        surus.wait_for_log(|log| log.contains(warning) && log.contains("protected/.user.ini"));
+        let log = surus.log();
+        assert!(log.contains("auto_prepend_file (/srv/waf.php)"), "{log}");
+        for other in ["classic/.user.ini", "plain/.user.ini"] {
+            assert!(!log.contains(other), "{engine}: {log}");
+        }
+    }
+    let surus = Surus::serve(project.path(), &["--engine", "classic", "--workers", "1"]);
+    assert_eq!(get(&surus, "/plain/.user.ini").0, 404);
+    assert!(!surus.log().contains(warning), "{}", surus.log());
+}
+
+#[test]
+fn check_names_private_files_behind_links_and_in_directories_of_routes() {
+    let files = [
+        ("app/public/index.php", "<?php echo 'x';"),
+        ("app/storage/dump.sql", ""),
+        ("assets/deep/a.pem", ""),
+    ];
+    let project = project(&files);
+    let (app, assets) = (project.path().join("app"), project.path().join("assets"));
+    std::os::unix::fs::symlink("../storage", app.join("public/storage")).unwrap();
+    let root = assets.display();
+    let route = |prefix: &str| format!("[[route]]\nprefix = '{prefix}'\nroot = '{root}'\n");
+    let rules = ["/assets/", "/deep/"].map(route).concat();
+    std::fs::write(app.join("surus.toml"), rules).unwrap();
+    let said = check(&app).stdout;
+    let of_route = format!(
+        "! the directory {} of a [[route]] has private files, which get 404: private keys \
+         (deep/a.pem); move them elsewhere, or publish them",
+        assets.canonicalize().unwrap().display()
+    );
+    says(
+        &said,
+        &[
+            "! the document root has private files, which get 404: dumps and databases \
+             (storage/dump.sql); move them elsewhere, for example next to a public/ directory",
+            &of_route,
+        ],
+    );
+    assert_eq!(said.matches("of a [[route]] has").count(), 1, "{said}");
+}
+
+#[test]
 fn check_names_lines_of_htaccess_files_that_cannot_be_evaluated() {
     let project = project(&[
         ("index.php", "<?php echo 'x';"),

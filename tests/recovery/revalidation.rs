@@ -91,6 +91,32 @@ fn changed_new_and_removed_files_are_seen_without_a_reload() {
     }
 }
 
+/// As the set-up of a firewall does, which writes `.user.ini` of a running site.
+#[test]
+fn user_ini_that_is_new_changed_or_removed_makes_the_engine_boot_again() {
+    for engine in ENGINES {
+        let site = booted(engine, BOOT, &[]);
+        let dir = site.dir.path();
+        let user_ini = |file: &str| {
+            let file = dir.join(file);
+            let text = format!("auto_prepend_file = '{}'\n", file.display());
+            put(dir, ".user.ini", &text);
+        };
+        put(dir, "block.php", "<?php exit('blocked');");
+        put(dir, "other.php", "<?php exit('also blocked');");
+        assert_eq!(site.get("/").body, "one none", "{engine}");
+        user_ini("block.php");
+        eventually(&site.surus, "blocked");
+        user_ini("other.php");
+        eventually(&site.surus, "also blocked");
+        std::fs::remove_file(dir.join(".user.ini")).unwrap();
+        eventually(&site.surus, "one none");
+        let log = site.surus.log();
+        let named = format!("{CHANGED} changed=\"{}\"", dir.join(".user.ini").display());
+        assert!(engine == "standby" || log.contains(&named), "{engine}: {log}");
+    }
+}
+
 /// Requests may write what the boot has only seen, and the boot what it reads.
 #[test]
 fn files_that_the_boot_or_requests_write_are_no_change() {

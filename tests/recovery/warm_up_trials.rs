@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::booted::try_booted;
+use crate::site::kill;
 
 #[test]
 fn warm_up_that_changes_responses_is_reported_and_skipped() {
@@ -102,6 +103,32 @@ fn warm_up_that_changes_responses_is_skipped_where_each_worker_boots() {
         let untried = "the warm-up / is used without a trial, because the boot has left 2 \
                        connections, pipes or files open;";
         assert_eq!(log.matches(untried).count(), 1, "{engine}: {log}");
+    }
+}
+
+/// A request that could write there would have later workers use a warm-up that was left out.
+#[test]
+fn results_of_warm_ups_are_not_mapped_by_workers_that_serve() {
+    let boot = "$shared = static fn () => count(preg_grep('~ rw-s .* /dev/zero~', \
+            file('/proc/self/maps')));
+        $in_the_boot = $shared();
+        surus_serve(function () use ($shared, $in_the_boot) {
+            require_once __DIR__.'/hello.php';
+            echo ' ', $in_the_boot - $shared();
+        });";
+    for engine in ["standby", "worker"] {
+        let warmup = [("SURUS_ENGINE_WARMUP", "/")];
+        let site = try_booted(engine, boot, &["--workers", "1"], &warmup)
+            .unwrap_or_else(|log| panic!("{log}"));
+        assert_eq!(site.get("/").body, "hello 1", "{engine}");
+        // A worker that boots later finds the result.
+        if engine == "worker" {
+            kill(site.workers()[0], "KILL");
+        }
+        assert_eq!(site.get("/").body, "hello 1", "{engine}");
+        let log = site.surus.log();
+        let left_out = log.matches("the warm-up / is left out").count();
+        assert_eq!(left_out, 1, "{engine}: {log}");
     }
 }
 

@@ -248,18 +248,29 @@ impl Site {
         true
     }
 
-    /// Why a file or directory below the document root is hidden from visitors.
-    pub fn why_hidden(&self, path: &Path, is_directory: bool) -> Option<HiddenBy> {
+    /// Why a file or directory below the document root is hidden from visitors. `real` is its real
+    /// path if links lead to it.
+    pub fn why_hidden(
+        &self,
+        path: &Path,
+        real: Option<&Path>,
+        is_directory: bool,
+    ) -> Option<HiddenBy> {
         let relative = path.strip_prefix(self.root.path()).ok()?;
         let hidden = self.hidden.as_ref()?;
-        let real = match path.is_symlink() {
-            true => path.canonicalize().ok(),
-            false => None,
-        };
-        let real = real.map(|real| private_files::apart(&real, self.root.path()));
+        let real = real.map(|real| private_files::apart(real, self.root.path()));
         let content = Unopened::new(path);
         let relative = relative.to_string_lossy();
         hidden.why(&relative, real.as_deref(), is_directory, content)
+    }
+
+    /// Whether requests get into a directory below the document root, also if links lead to it.
+    pub fn enters(&self, directory: &Path) -> bool {
+        let relative = directory.strip_prefix(self.root.path());
+        relative.is_ok_and(|relative| {
+            let found = self.root.get(relative, Access::Metadata);
+            matches!(found, OpenedPath::Directory)
+        })
     }
 
     pub(super) fn is_uploaded_source(&self, path: &str) -> bool {

@@ -178,8 +178,13 @@ impl Routes {
 
     /// The directories of files of the rules.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.sites().map(Site::root)
+    }
+
+    /// The sites that send files of these directories.
+    pub fn sites(&self) -> impl Iterator<Item = &Site> {
         self.0.iter().filter_map(|route| match &route.action {
-            Some(Action::Files(site)) => Some(site.root()),
+            Some(Action::Files(site)) => Some(&**site),
             _ => None,
         })
     }

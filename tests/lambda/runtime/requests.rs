@@ -121,6 +121,32 @@ fn http_event_gets_the_response_of_serve() {
 }
 
 #[test]
+fn private_and_denied_files_are_not_sent() {
+    let function = Function::start(
+        &[
+            ("index.php", "<?php echo 'front';"),
+            ("page.txt", "page"),
+            ("function.zip", "zip"),
+            ("composer.lock", "{}"),
+            ("vendor/autoload.php", "<?php echo 'library';"),
+            ("denied/.htaccess", "Require all denied\n"),
+            ("denied/page.txt", "secret"),
+        ],
+        &[],
+    );
+    for (path, status) in [
+        ("/page.txt", 200),
+        ("/function.zip", 404),
+        ("/composer.lock", 404),
+        ("/vendor/autoload.php", 404),
+        ("/denied/page.txt", 403),
+    ] {
+        let answer = function.get(&path.replace('/', "-"), path).json();
+        assert_eq!(answer["statusCode"], status, "{path}: {answer}");
+    }
+}
+
+#[test]
 fn event_metadata_reaches_php_for_its_event_only() {
     let code = "<?php echo json_encode([
         'context' => json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT']),

@@ -315,7 +315,8 @@ impl<'a> FileRules<'a> {
         php.runs() && uncertain.iter().all(runs)
     }
 
-    /// Whether Apache would run the file although Surus does not.
+    /// Whether Apache would run the file although Surus does not. A section that may apply can only
+    /// make it source, not a file to send.
     pub(crate) fn is_source(&self, forced: Option<FileHandler>) -> bool {
         if forced.is_some_and(|forced| forced != FileHandler::Other) {
             return true;
@@ -325,7 +326,8 @@ impl<'a> FileRules<'a> {
         }
         let (certain, uncertain) = self.blocks();
         let php = self.php_settings(PhpHandlers::default(), certain);
-        self.php_settings(php, uncertain).is_source()
+        let is_source = |block: &&Block| self.php_settings(php.clone(), &[*block]).is_source();
+        php.is_source() || uncertain.iter().any(is_source)
     }
 
     fn php_settings(&self, mut php: PhpHandlers, blocks: &[&Block]) -> PhpHandlers {

@@ -70,6 +70,41 @@ fn named_type_is_that_of_the_last_extension_and_a_forced_one_overrides_it() {
 }
 
 #[test]
+fn section_that_cannot_be_evaluated_does_not_make_source_a_file_to_send() {
+    let is_source = |text: &str| {
+        let merged = merged(text);
+        let steps = Steps::default();
+        merged.for_file("page.html", &steps).is_source(None)
+    };
+    for (runs, sends) in [
+        (
+            "AddHandler application/x-httpd-php .html",
+            "RemoveHandler .html",
+        ),
+        ("AddType application/x-httpd-php .html", "RemoveType .html"),
+        ("ForceType application/x-httpd-php", "ForceType none"),
+        ("SetHandler cgi-script", "SetHandler none"),
+    ] {
+        for (begin, end) in [
+            ("<If \"%{HTTP_HOST} == 'static.example'\">", "</If>"),
+            ("<FilesMatch \"\\p{L}\">", "</FilesMatch>"),
+        ] {
+            let unknown = |line: &str| format!("{begin}\n{line}\n{end}\n");
+            for text in [
+                format!("{runs}\n{}", unknown(sends)),
+                format!("{}{runs}\n", unknown(sends)),
+                format!("{sends}\n{}", unknown(runs)),
+                format!("{}{}", unknown(runs), unknown(sends)),
+                format!("{}{}", unknown(sends), unknown(runs)),
+            ] {
+                assert!(is_source(&text), "{text}");
+            }
+            assert!(!is_source(&unknown(sends)), "{begin} {sends}");
+        }
+    }
+}
+
+#[test]
 fn named_type_is_inherited_and_set_by_rules() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
