@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde::Deserialize;
-use surus_measure::{Machine, Ratio, Rounds, Unit, rounds};
+use surus_measure::{Machine, Measured, Ratio, Rounds, Unit};
 
 use crate::files;
 
@@ -99,13 +99,13 @@ pub fn section(directory: &Path) -> anyhow::Result<String> {
 /// The row of a generator: its numbers, and the ratio of `surus bench` to each.
 fn cells(ours: &Generator, one: &Generator) -> Vec<String> {
     let median = |samples: &[f64], unit: Unit| {
-        let median = rounds::median(samples);
-        median.map_or("–".into(), |median| unit.write(median))
+        let median = Measured::median(samples, unit);
+        median.map_or("–".into(), |median| median.short())
     };
     let is_ours = std::ptr::eq(ours, one);
     let compared = |ours: &[f64], theirs: &[f64]| match ratio(ours, theirs) {
         Some(_) if is_ours => "1".into(),
-        Some(ratio) => written(ratio),
+        Some(ratio) => Measured::ratio(ratio).in_two_decimals(),
         None => "–".to_string(),
     };
     let thread = if is_ours {
@@ -128,7 +128,10 @@ fn judged(ours: &Generator, one: &Generator) -> String {
     let mut text = String::new();
     let mut add = |goal: String, ours: &[f64], theirs: &[f64], bounds| {
         let (value, word) = match ratio(ours, theirs) {
-            Some(ratio) => (written(ratio), verdict(ratio, bounds)),
+            Some(ratio) => {
+                let value = Measured::ratio(ratio).in_two_decimals();
+                (value, verdict(ratio, bounds))
+            }
             None => ("–".into(), "not measured"),
         };
         let _ = writeln!(text, "- {goal}: {value}, {word}.");
@@ -155,11 +158,6 @@ fn ratio(ours: &[f64], theirs: &[f64]) -> Option<Ratio> {
         rounds.push(1, *theirs);
     }
     rounds.ratio(0, 1)
-}
-
-fn written(ratio: Ratio) -> String {
-    let Ratio { value, low, high } = ratio;
-    format!("{value:.2} ({low:.2} to {high:.2})")
 }
 
 /// Whether the whole interval of a ratio is within the bounds, or outside of them.

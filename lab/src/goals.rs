@@ -233,8 +233,8 @@ pub fn section(
                 true => GoalVerdict::Met,
                 false => GoalVerdict::Missed,
             };
-            let measured = format!("{:.1} min ({})", small.minutes(), small.date);
-            (measured, verdict)
+            let minutes = Measured::once(small.minutes(), Unit::Minutes).short();
+            (format!("{minutes} ({})", small.date), verdict)
         }
     };
     let _ = writeln!(

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use surus_measure::Machine;
+use surus_measure::{Machine, Measured, Unit};
 
 use crate::experiment::Experiment;
 use crate::files;
@@ -41,7 +41,8 @@ impl SmallForm {
         let file = directory.join(FILE);
         let text = serde_json::to_string_pretty(self)? + "\n";
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        eprintln!("all took {:.1} min: {}", self.minutes(), file.display());
+        let minutes = Measured::once(self.minutes(), Unit::Minutes).short();
+        eprintln!("all took {minutes}: {}", file.display());
         Ok(())
     }
 

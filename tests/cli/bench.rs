@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::common::ports::free_address;
 
-/// A server on a free port that answers every path with `200`, and `/missing` with `404`.
+/// A server on a free port that answers every path with `200`, but `/missing` with `404` and
+/// `/moved` with `301`.
 pub(super) fn server() -> String {
     answering(|_| ())
 }
@@ -34,7 +35,11 @@ pub(super) fn answering(before: impl Fn(&str) + Send + Sync + 'static) -> String
                     }
                     if line.is_empty() {
                         before(&path);
-                        let status = if path == "/missing" { "404" } else { "200" };
+                        let status = match path.as_str() {
+                            "/missing" => "404",
+                            "/moved" => "301",
+                            _ => "200",
+                        };
                         let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\nhello");
                         if stream.write_all(head.as_bytes()).is_err() {
                             return;

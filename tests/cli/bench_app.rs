@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -232,6 +233,35 @@ fn path_without_a_page_is_an_error_before_any_measuring() {
     );
     assert!(!said.stderr.contains("round 1"), "{}", said.stderr);
     assert_eq!(said.stdout, "");
+}
+
+#[test]
+fn rate_limit_that_the_load_reaches_leaves_a_report_without_answers_after_load() {
+    let counted = tempfile::tempdir().unwrap();
+    let mode = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(counted.path(), mode).unwrap();
+    // The answers before load are twelve, and each round has at least five requests.
+    let index = format!(
+        "<?php $file = '{}/count';
+        file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);
+        clearstatcache();
+        if (filesize($file) > 16) {{
+            http_response_code(429);
+        }}
+        echo 'hello';",
+        counted.path().display()
+    );
+    let project = project(&[("index.php", &index)]);
+    let said = app(project.path(), &["--engines", "classic", "--json"], &[]);
+    assert_eq!(said.status, 1, "{}", said.stderr);
+    let why = "answers after load were not compared: `classic` returned 429 to GET / when asked \
+               again; raise the application's limit of requests per client";
+    says(&said.stderr, &["round 2/2", why]);
+    let json: Value = serde_json::from_str(&said.stdout).unwrap();
+    says(&json["notes"].to_string(), &[why]);
+    let row = &json["engines"]["classic"];
+    assert_eq!(row["requests/s"]["kind"], "measured", "{json:#}");
+    assert_eq!(row["answers"]["verdict"], "fail under load", "{json:#}");
 }
 
 #[test]

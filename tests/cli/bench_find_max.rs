@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::bench::{answering, bench, printed, server};
+use crate::bench_reports::Sleeper;
 
 #[test]
 fn search_for_the_highest_rate_ends_with_one() {
@@ -32,10 +33,35 @@ fn search_for_the_highest_rate_ends_with_one() {
     };
     assert!(offered.parse::<f64>().unwrap() > 0.0, "{json}");
     assert!(responses["value"].as_f64().unwrap() > 0.0, "{json}");
-    assert_eq!(json["attempts"][offered]["bound"]["verdict"], "kept");
+    let attempt = &json["attempts"][offered];
+    assert_eq!(attempt["bound"]["verdict"], "kept");
+    // At a low rate, the server may use too little CPU time to divide.
+    assert!(attempt["CPU per request"].is_object(), "{json:#}");
+    let memory = attempt["memory"]["value"].as_f64();
+    assert!(memory.is_some_and(|bytes| bytes > 0.0), "{json:#}");
     let load = json["load"].as_str().unwrap();
     assert!(load.contains("open loop at the rates below"), "{load}");
     assert!(!load.contains("closed"), "{load}");
+}
+
+#[test]
+fn search_watches_the_named_process_and_says_that_redirects_are_not_followed() {
+    let (url, sleeper) = (format!("{}/moved", server()), Sleeper::start());
+    let pid = sleeper.pid();
+    let args = ["--find-max", "--p99", "5s", "-d", "100ms", "-c", "1"];
+    let args = [&[&*url], &args[..], &["--pid", &pid]].concat();
+    let out = printed(&args);
+    let server = format!("Offered rates; server: sh ({pid}), with descendants");
+    for part in [
+        &*server,
+        "Responses by status",
+        " responses were 301; redirects are not followed",
+    ] {
+        assert!(out.contains(part), "{part} is not in {out}");
+    }
+    let markdown = printed(&[&args[..], &["--markdown"]].concat());
+    let head = "|  | responses | CPU per request | memory | p50 | p99 |";
+    assert!(markdown.contains(head), "{markdown}");
 }
 
 /// Answers two requests at a time, each after 10 ms, and others with 503.

@@ -46,6 +46,36 @@ fn page_of_a_failed_run_says_what_failed() {
 }
 
 #[test]
+fn redirects_are_listed_by_status_with_a_note_that_they_are_not_followed() {
+    let (url, note) = (server(), "all 20 responses were 301; redirects are not followed");
+    let moved = format!("{url}/moved");
+    let args = [&*moved, "-n", "20", "-c", "2"];
+    let out = printed(&args);
+    assert!(out.contains("Responses by status\n  301  20\n"), "{out}");
+    assert!(out.contains(note), "{out}");
+    let json = printed(&[&args[..], &["--json"]].concat());
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["statuses"]["301"]["value"], 20.0, "{json}");
+
+    let load = ["--rounds", "2", "-n", "10", "-c", "2", "--json"];
+    let compare = |a: &str, b: &str| -> Value {
+        let out = printed(&[&["compare", a, b], &load[..]].concat());
+        serde_json::from_str(&out).unwrap()
+    };
+    let json = compare(&url, &moved);
+    let statuses = &json["statuses"];
+    let count = |status: &str, url: &str| statuses[status][url]["value"].as_f64();
+    assert_eq!((count("200", "A"), count("200", "B")), (Some(20.0), Some(0.0)));
+    assert_eq!((count("301", "A"), count("301", "B")), (Some(0.0), Some(20.0)));
+    let notes = json["notes"].to_string();
+    assert!(notes.contains(&format!("B: {note}")), "{notes}");
+
+    // Nothing but 200 needs no table.
+    assert!(compare(&url, &url)["statuses"].is_null());
+    assert!(!printed(&[&url, "-n", "20", "-c", "2"]).contains("by status"));
+}
+
+#[test]
 fn page_of_a_comparison_has_charts_of_latencies_and_of_rounds() {
     let url = server();
     let args = [
@@ -187,16 +217,16 @@ fn missing_unix_socket_is_one_error() {
 }
 
 /// A process that sleeps most of the time, and ends with the test.
-struct Sleeper(Child);
+pub(super) struct Sleeper(Child);
 
 impl Sleeper {
-    fn start() -> Sleeper {
+    pub(super) fn start() -> Sleeper {
         let mut command = Command::new("sh");
         command.args(["-c", "while :; do sleep 0.01; done"]);
         Sleeper(command.spawn().unwrap())
     }
 
-    fn pid(&self) -> String {
+    pub(super) fn pid(&self) -> String {
         self.0.id().to_string()
     }
 }

@@ -39,6 +39,8 @@ pub struct Error {
     pub text: Option<String>,
     /// The server has said that it has not processed the request.
     pub is_unprocessed: bool,
+    /// No connection could be opened.
+    pub is_unconnected: bool,
 }
 
 impl Error {
@@ -47,6 +49,7 @@ impl Error {
             failure,
             text,
             is_unprocessed: false,
+            is_unconnected: false,
         }
     }
 

@@ -23,6 +23,6 @@ pub use find_max::{Attempt, FindMax};
 pub use outcome::{Offered, RequestFailure, RunOutcome, Totals, Unexpected};
 pub use pace::{Pace, Schedule};
 pub use plan::{Plan, Protocol, Stop};
-pub use requests::{Mix, Request, parse_file};
+pub use requests::{Mix, Request, parse_file, weighted};
 pub use run::{Watch, run};
 pub use target::{InvalidUrl, Origin, Url};

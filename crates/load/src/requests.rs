@@ -50,6 +50,23 @@ impl Request {
     }
 }
 
+/// Splits a weight from a URL: `http://host/path@3` is the URL and 3. The error says why the weight
+/// is invalid.
+pub fn weighted(text: &str) -> Result<(&str, u32), String> {
+    let is_number = |end: &str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
+    let split = text.rsplit_once('@').filter(|(_, end)| is_number(end));
+    let Some((url, weight)) = split else {
+        return Ok((text, 1));
+    };
+    match weight.parse() {
+        Ok(weight @ 1..) => Ok((url, weight)),
+        _ => Err(format!(
+            "{text}: the weight {weight} is not between 1 and {}; write %40 for an @ of the path",
+            u32::MAX
+        )),
+    }
+}
+
 /// A request as it is written to a connection.
 #[derive(Debug)]
 pub struct Prepared {

@@ -193,6 +193,7 @@ impl Run {
             };
             let result = user.ask(prepared, &wanted, now).await;
             now = Instant::now();
+            let is_unconnected = matches!(&result, Err((error, _)) if error.is_unconnected);
             let failure = {
                 let mut state = self.state();
                 state.totals.connections += user.opened() - opened;
@@ -202,18 +203,24 @@ impl Run {
             if let Some(watch) = &self.watch {
                 watch.ended.fetch_add(1, Ordering::Relaxed);
             }
-            if let Some(until) = failure.and_then(|failure| self.backs_off_until(failure, now)) {
-                tokio::time::sleep_until(until.into()).await;
+            if let Some(failure) = failure {
+                let is_refused = is_unconnected || failure == RequestFailure::Refused;
+                match self.backs_off_until(is_refused, now) {
+                    Some(until) => tokio::time::sleep_until(until.into()).await,
+                    // connect() may fail at once, every time. Without a pause, no other task
+                    // would run, and an interruption would not end the run.
+                    None => tokio::task::yield_now().await,
+                }
                 now = Instant::now();
             }
         }
     }
 
     /// Until when a connection waits after a failure, at most until the load ends.
-    fn backs_off_until(&self, failure: RequestFailure, now: Instant) -> Option<Instant> {
-        let pause = match failure {
-            RequestFailure::Refused => self.plan.back_off.max(PAUSE),
-            _ => self.plan.back_off,
+    fn backs_off_until(&self, is_refused: bool, now: Instant) -> Option<Instant> {
+        let pause = match is_refused {
+            true => self.plan.back_off.max(PAUSE),
+            false => self.plan.back_off,
         };
         if pause.is_zero() || self.plan.pace != Pace::Closed {
             return None;

@@ -66,7 +66,10 @@ impl Url {
                 "it must be ASCII without spaces; encode others as %XX",
             ));
         }
-        let (is_tls, rest) = match text.split_once("://") {
+        // After a path or a query has begun, `://` belongs to a URL in it.
+        let scheme = text.split_once("://");
+        let scheme = scheme.filter(|(scheme, _)| !scheme.contains(['/', '?', '#']));
+        let (is_tls, rest) = match scheme {
             None => (false, text),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),

@@ -149,18 +149,26 @@ impl Links {
 
     async fn open(&mut self, origin: usize) -> Result<(), Error> {
         self.connections[origin] = None;
+        let opened = self.connect(origin).await;
+        self.connections[origin] = Some(opened.map_err(|error| Error {
+            is_unconnected: true,
+            ..error
+        })?);
+        Ok(())
+    }
+
+    async fn connect(&mut self, origin: usize) -> Result<Connection, Error> {
         let stream = self.connector.open(origin).await?;
         self.opened += 1;
         let keeps_cookies = self.plan.keeps_cookies;
-        self.connections[origin] = Some(match self.plan.protocol {
+        Ok(match self.plan.protocol {
             Protocol::Http1 => {
                 Connection::Http1(http1::Http1Connection::new(stream, keeps_cookies))
             }
             Protocol::Http2 => {
                 Connection::Http2(http2::Http2Connection::open(stream, keeps_cookies).await?)
             }
-        });
-        Ok(())
+        })
     }
 
     /// Closes a connection. Returns whether it still awaited a header section, and how many bytes

@@ -11,7 +11,8 @@ use std::time::Duration;
 use common::{answer, header_section, ok, plan, plan_of, response, run, serve};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::socket::{bind, listen, socket};
-use surus_load::{Plan, Request, RequestFailure, RunOutcome, StatusSet, Stop, Url};
+use surus_load::{Pace, Plan, Request, RequestFailure, RunOutcome, Schedule, StatusSet};
+use surus_load::{Stop, Url};
 
 /// Checks that all requests failed, and in this way.
 fn assert_all(outcome: &RunOutcome, failure: RequestFailure) {
@@ -110,6 +111,46 @@ fn unix_socket_with_a_full_backlog_is_refused() {
     assert_all(&outcome, RequestFailure::Refused);
     let error = outcome.totals.first_error.unwrap();
     assert!(error.contains("queue of the listener is full"), "{error}");
+}
+
+/// A run of 10 s that is interrupted after 100 ms. The path of its Unix socket is too long, so
+/// connect() fails at once.
+fn interrupted_without_connections(pace: Pace) -> (Plan, RunOutcome) {
+    let mut request = Request::get(Url::parse("http://any/").unwrap());
+    request.url.origin.unix = Some("x".repeat(200).into());
+    let mut plan = plan_of(&[request], 0);
+    plan.pace = pace;
+    plan.stop = Stop::After(Duration::from_secs(10));
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    let outcome = surus_load::run(&plan, None, stop).unwrap();
+    let (totals, elapsed) = (&outcome.totals, outcome.elapsed);
+    assert!(outcome.is_interrupted, "{totals:?}");
+    assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
+    let failed = totals.failures_of(RequestFailure::Other);
+    assert!(failed > 0 && failed == totals.requests, "{totals:?}");
+    (plan, outcome)
+}
+
+#[test]
+fn connection_that_fails_at_once_is_tried_again_after_a_pause() {
+    let (plan, outcome) = interrupted_without_connections(Pace::Closed);
+    // Each connection fails at the beginning, and 10 ms or more after each failure.
+    let each = outcome.elapsed.as_millis() / 10 + 1;
+    let requests = u128::from(outcome.totals.requests);
+    assert!(
+        requests <= plan.concurrency as u128 * each,
+        "{requests} in {:?}",
+        outcome.elapsed
+    );
+}
+
+#[test]
+fn open_loop_whose_connections_fail_at_once_can_be_interrupted() {
+    // Faster than connections fail.
+    let schedule = Schedule::constant(10_000_000.0);
+    interrupted_without_connections(Pace::Open(schedule));
 }
 
 #[test]

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use common::{answer, header_section, http2, http2_ending, ok, plan, plan_of, response, run, serve};
 use surus_load::{Mix, Protocol, Request, RequestFailure, Url, parse_file};
 
@@ -238,122 +237,12 @@ fn cookies_beyond_the_limits_of_browsers_are_not_kept() {
 }
 
 #[test]
-fn file_of_requests_has_json_curl_and_bare_lines() {
-    let text = "# a comment\n\n/plain\n\
-        curl -X PUT -H 'X-A: b c' -d \"it's\" /put\n\
-        {\"url\": \"/json\", \"body\": {\"a\": 1}, \"headers\": {\"X\": \"y\"}, \"weight\": 2}\n\
-        {\"url\": \"/form\", \"body\": \"a=1\"}\n\
-        {\"url\": \"/own\", \"body\": \"a\", \"headers\": {\"content-type\": \"a/b\"}}\n";
-    let base = Url::parse("http://example.com:8080/").unwrap().origin;
-    let requests = parse_file(text, Some(&base)).unwrap();
-    let short: Vec<_> = requests
-        .iter()
-        .map(|request| {
-            (
-                request.method.as_str(),
-                request.url.to_string(),
-                request.weight,
-            )
-        })
-        .collect();
-    assert_eq!(
-        short,
-        [
-            ("GET", "http://example.com:8080/plain".to_string(), 1),
-            ("PUT", "http://example.com:8080/put".to_string(), 1),
-            ("POST", "http://example.com:8080/json".to_string(), 2),
-            ("POST", "http://example.com:8080/form".to_string(), 1),
-            ("POST", "http://example.com:8080/own".to_string(), 1),
-        ]
-    );
-    let types = requests.iter().map(|request| {
-        let is_type = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
-        let mut types = request.headers.iter().filter(is_type);
-        (types.next().map(|(_, value)| value.as_str()), types.count())
-    });
-    let form = Some("application/x-www-form-urlencoded");
-    let expected = [
-        (None, 0),
-        (form, 0),
-        (Some("application/json"), 0),
-        (form, 0),
-        (Some("a/b"), 0),
-    ];
-    assert_eq!(types.collect::<Vec<_>>(), expected);
-    assert_eq!(requests[1].body, Bytes::from("it's"));
-    assert_eq!(
-        requests[1].headers[0],
-        ("X-A".to_string(), "b c".to_string())
-    );
-    assert_eq!(requests[2].body, Bytes::from(r#"{"a":1}"#));
-    for (text, part) in [
-        ("/a\n/b --fail", "line 2: unknown option --fail"),
-        ("{\"method\": \"GET\"}", "line 1: `url` is missing"),
-        ("-d 'a /x", "line 1: a quote is not closed"),
-        ("[1]", "line 1: a JSON line must be an object"),
-        (
-            "/a\nGET /x",
-            "line 2: two URLs, http://GET/ and /x; a method is written -X METHOD",
-        ),
-        (
-            "/a\n{\"url\":",
-            "line 2: no valid JSON: EOF while parsing a value in column 7",
-        ),
-        (
-            "/a\n/b -X 'A B'",
-            "line 2: http://example.com:8080/b: invalid HTTP method",
-        ),
-        ("# nothing\n", "no line is a request"),
-    ] {
-        let error = parse_file(text, Some(&base)).unwrap_err();
-        assert!(error.contains(part), "{error}");
-    }
-    let marked = parse_file("\u{feff}/a\r\n", Some(&base)).unwrap();
-    assert_eq!(marked[0].url.path, "/a");
-    assert!(
-        parse_file("/a", None)
-            .unwrap_err()
-            .contains("no URL was given")
-    );
-}
-
-#[test]
 fn header_with_a_line_break_is_rejected() {
     let mut request = Request::get(Url::parse("http://a/").unwrap());
     request.headers.push(("X".into(), "a\r\nEvil: b".into()));
     assert!(Mix::new(&[request.clone()], true).is_err());
     request.headers[0] = ("Host".into(), "a\r\nEvil: b".into());
     assert!(Mix::new(&[request], true).is_err());
-}
-
-#[test]
-fn urls_are_parsed_with_their_defaults() {
-    for (text, shown) in [
-        ("http://a", "http://a/"),
-        ("a:81/b?c#d", "http://a:81/b?c"),
-        ("https://a:443/?x", "https://a/?x"),
-        ("http://[::1]:80/", "http://[::1]/"),
-        (":8080/x", "http://127.0.0.1:8080/x"),
-        ("/x", "http://127.0.0.1/x"),
-    ] {
-        assert_eq!(Url::parse(text).unwrap().to_string(), shown);
-    }
-    for text in [
-        "",
-        "ftp://a/",
-        "http://a b/",
-        "http://a:x/",
-        "http://u:p@a/",
-        "http://[::1/",
-        "http://[::1]junk:81/",
-        "http://[1]/",
-        "[1]",
-        "http://a[b/",
-        "http://a:0/",
-        "http://a:+80/",
-    ] {
-        assert!(Url::parse(text).is_err(), "{text}");
-    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use common::{http2, plan_of, response, run, serve};
 use surus_load::{Plan, Protocol, Request, RequestFailure, Url};
@@ -119,6 +119,30 @@ fn idle_tls_connection_that_the_server_has_closed_is_replaced() {
     let totals = run(&plan(answer_once_over_tls(), true)).totals;
     assert_eq!((totals.responses, totals.failed()), (20, 0), "{totals:?}");
     assert_eq!(totals.connections, 20);
+}
+
+/// As with curl: a proxy that chooses its site by the name in TLS sees the same one.
+#[test]
+fn name_in_tls_is_the_host_of_the_url_also_with_another_host_header() {
+    let config = Arc::new(self_signed());
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let seen = names.clone();
+    let address = serve(move |mut tcp| {
+        let mut connection = ServerConnection::new(config.clone()).unwrap();
+        let _ = Stream::new(&mut connection, &mut tcp).read(&mut [0]);
+        let name = connection.server_name().map(String::from);
+        seen.lock().unwrap().push(name);
+    });
+    let url = Url::parse(&format!("https://localhost:{}/", address.port())).unwrap();
+    let mut request = Request::get(url);
+    request.headers = vec![("Host".into(), "example.org".into())];
+    let plan = Plan {
+        accepts_any_certificate: true,
+        ..plan_of(&[request], 1)
+    };
+    assert_eq!(run(&plan).totals.requests, 1);
+    let names = names.lock().unwrap();
+    assert_eq!(names.first(), Some(&Some("localhost".to_string())));
 }
 
 #[test]

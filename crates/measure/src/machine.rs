@@ -18,16 +18,19 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, as `/proc` describes it.
+    /// This machine, as `/proc` and the device tree describe it.
     pub fn this() -> Machine {
-        let cpu = field("/proc/cpuinfo", "model name");
-        let kib = field("/proc/meminfo", "MemTotal").and_then(|text| {
+        let read = |file: &str| read_to_string(file).unwrap_or_default();
+        let kib = field(&read("/proc/meminfo"), "MemTotal").and_then(|text| {
             let number = text.split_whitespace().next()?;
             number.parse::<u64>().ok()
         });
         Machine {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            cpu: cpu.unwrap_or_else(|| "unknown CPU".into()),
+            cpu: cpu(
+                &read("/proc/cpuinfo"),
+                &read("/sys/firmware/devicetree/base/model"),
+            ),
             memory_gib: (kib.unwrap_or(0) + (1 << 19)) >> 20,
             kernel: read_to_string("/proc/sys/kernel/osrelease")
                 .map_or_else(|_| "unknown".into(), |text| text.trim().to_string()),
@@ -47,8 +50,74 @@ impl std::fmt::Display for Machine {
     }
 }
 
-fn field(file: &str, name: &str) -> Option<String> {
-    let text = read_to_string(file).ok()?;
+/// Designs of Arm (`CPU implementer` 0x41) by their `CPU part`: those of servers in clouds and of
+/// common boards.
+const ARM_PARTS: [(&str, &str); 11] = [
+    ("0xd03", "Cortex-A53"),
+    ("0xd05", "Cortex-A55"),
+    ("0xd07", "Cortex-A57"),
+    ("0xd08", "Cortex-A72"),
+    ("0xd0b", "Cortex-A76"),
+    ("0xd0c", "Neoverse-N1"),
+    ("0xd40", "Neoverse-V1"),
+    ("0xd49", "Neoverse-N2"),
+    ("0xd4f", "Neoverse-V2"),
+    ("0xd84", "Neoverse-V3"),
+    ("0xd8e", "Neoverse-N3"),
+];
+
+/// The model of the first CPU. `/proc/cpuinfo` of arm64 rarely names one, only numbers. `board` is
+/// the model in the device tree, which most servers lack.
+fn cpu(cpuinfo: &str, board: &str) -> String {
+    if let Some(model) = field(cpuinfo, "model name") {
+        return model.to_string();
+    }
+    let numbers = field(cpuinfo, "CPU implementer").zip(field(cpuinfo, "CPU part"));
+    let of_arm = numbers.filter(|(implementer, _)| *implementer == "0x41");
+    let design = of_arm.and_then(|(_, part)| ARM_PARTS.iter().find(|(number, _)| *number == part));
+    let board = board.trim_matches(['\0', '\n', ' ']);
+    match (design, numbers) {
+        (Some((_, name)), _) => (*name).to_string(),
+        _ if !board.is_empty() => board.to_string(),
+        (None, Some((implementer, part))) => {
+            format!("CPU implementer {implementer}, part {part}")
+        }
+        (None, None) => format!("unknown {} CPU", std::env::consts::ARCH),
+    }
+}
+
+/// The value of the first line that begins with a name.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find(|line| line.starts_with(name))?;
-    Some(line.split_once(':')?.1.trim().to_string())
+    Some(line.split_once(':')?.1.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_is_named_by_its_model_design_board_or_numbers() {
+        let arm = |implementer: &str, part: &str| {
+            format!(
+                "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd\n\
+                 CPU implementer\t: {implementer}\nCPU architecture: 8\nCPU variant\t: 0x3\n\
+                 CPU part\t: {part}\nCPU revision\t: 1\n"
+            )
+        };
+        let x86 = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel\t\t: 1\n\
+                   model name\t: AMD EPYC 7B13\n";
+        let unknown = format!("unknown {} CPU", std::env::consts::ARCH);
+        for (cpuinfo, board, expected) in [
+            (x86.to_string(), "", "AMD EPYC 7B13"),
+            (arm("0x41", "0xd0c"), "", "Neoverse-N1"),
+            (arm("0x41", "0xd40"), "linux,dummy-virt\0", "Neoverse-V1"),
+            (arm("0x41", "0xfff"), "A board\0", "A board"),
+            // Another implementer counts its parts itself.
+            (arm("0x61", "0xd0c"), "", "CPU implementer 0x61, part 0xd0c"),
+            (String::new(), "\0", unknown.as_str()),
+        ] {
+            assert_eq!(cpu(&cpuinfo, board), expected, "{cpuinfo}{board}");
+        }
+    }
 }

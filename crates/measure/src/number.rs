@@ -18,6 +18,8 @@ pub enum Unit {
     Us,
     /// Seconds.
     Seconds,
+    /// Minutes.
+    Minutes,
     /// Bytes.
     Bytes,
     /// A plain quotient.
@@ -30,6 +32,9 @@ pub enum Unit {
 
 impl Unit {
     /// The number with its unit, with three or four significant figures.
+    ///
+    /// It is public for numbers in sentences and for those that were chosen, such as offered rates
+    /// and bounds of goals. What a table shows is a [`Number`], which writes itself.
     pub fn write(self, value: f64) -> String {
         match self {
             Unit::Count => grouped(value, 0),
@@ -40,6 +45,7 @@ impl Unit {
             Unit::Us => format!("{} µs", figures(value)),
             Unit::Ratio => figures(value),
             Unit::Seconds => format!("{} s", figures(value)),
+            Unit::Minutes => format!("{value:.1} min"),
             Unit::Bytes => bytes(value),
             Unit::Percent => format!("{value:.0} %"),
             Unit::Times => format!("{value:.3} ×"),
@@ -164,6 +170,15 @@ impl Measured {
         Measured {
             interval: Some((ratio.low, ratio.high)),
             ..Measured::once(ratio.value, Unit::Times)
+        }
+    }
+
+    /// The value and its interval with two decimals and no unit, for a column of ratios.
+    pub fn in_two_decimals(&self) -> String {
+        let value = self.value;
+        match self.interval {
+            Some((low, high)) => format!("{value:.2} ({low:.2} to {high:.2})"),
+            None => format!("{value:.2}"),
         }
     }
 }

@@ -129,6 +129,19 @@ fn ratio_of_equal_contestants_shows_no_difference() {
 }
 
 #[test]
+fn ratio_of_a_column_has_two_decimals_and_no_unit() {
+    let mut rounds = Rounds::new(2);
+    for _ in 0..6 {
+        rounds.push(0, 1.0);
+        rounds.push(1, 2.0);
+    }
+    let ratio = Measured::ratio(rounds.ratio(0, 1).unwrap());
+    assert_eq!(ratio.in_two_decimals(), "0.50 (0.50 to 0.50)");
+    let single = Measured::once(2.0, Unit::Times);
+    assert_eq!(single.in_two_decimals(), "2.00");
+}
+
+#[test]
 fn intervals_of_few_rounds_have_a_caveat() {
     let caveat = surus_measure::rounds::caveat;
     assert_eq!((caveat(1), caveat(10)), (None, None));

@@ -382,6 +382,44 @@ fn ratios_are_to_each_reference_and_of_the_billed_quantity() {
     assert!(page.contains(&head), "{page}");
 }
 
+/// The page with these requests/s of both contestants, a pair per round. There may be no more
+/// rounds than before.
+fn with_rates(tiny: &Tiny, rates: &[[f64; 2]]) -> String {
+    let mut files = std::fs::read_dir(tiny.path("docs/results/tiny")).unwrap();
+    let file = files.next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut results: Value = serde_json::from_str(&text).unwrap();
+    let rounds = results["rounds"].as_array_mut().unwrap();
+    rounds.truncate(rates.len());
+    assert_eq!(rounds.len(), rates.len());
+    for (round, rates) in rounds.iter_mut().zip(rates) {
+        for turn in round["turns"].as_array_mut().unwrap() {
+            let is_second = usize::from(turn["contestant"] == "second");
+            turn["samples"]["hello"]["rate"] = rates[is_second].into();
+        }
+    }
+    std::fs::write(&file, results.to_string()).unwrap();
+    tiny.succeed(&["render"]);
+    tiny.read("docs/results/tiny.md")
+}
+
+#[test]
+fn ratios_need_six_rounds_and_an_interval_without_one() {
+    let tiny = rendered_with_generator(20.0);
+    let (higher, lower) = ([100.0, 200.0], [200.0, 100.0]);
+    let mixed = [higher, lower, higher, lower, higher, lower];
+    for (rates, cell) in [
+        (mixed, "no difference seen"),
+        ([lower; 6], "0.500 × (0.500 to 0.500)"),
+    ] {
+        let page = with_rates(&tiny, &rates);
+        let row = format!("| php -S, twice | {cell} | 2.000 × (2.000 to 2.000) |");
+        assert!(page.contains(&row), "{row} is not in {page}");
+    }
+    let page = with_rates(&tiny, &[lower; 5]);
+    assert!(!page.contains("## Hello: ratio to php -S"), "{page}");
+}
+
 #[test]
 fn failures_of_one_round_are_summed_and_marked() {
     let tiny = rendered("small", |index, is_second, sample| {

@@ -1,16 +1,19 @@
 //! `surus bench compare`: measures two URLs in rounds that take turns.
 
+mod caveats;
+
 use std::time::Duration;
 
 use anyhow::bail;
 use surus_measure::{Cell, Chart, Latencies, Line, Machine, Measured, Report, Rounds, Row};
-use surus_measure::{Scale, Table, Unit, Usage};
+use surus_measure::{Scale, Table, Unit};
 
 use super::interrupt;
 use super::measuring::{self, Result};
 use super::options::{Load, parse_time};
 use super::outputs::Output;
 use super::tables;
+use caveats::Caveats;
 
 /// With fewer rounds, the bootstrap's interval is too narrow for a verdict.
 const LEAST_ROUNDS: usize = 6;
@@ -145,9 +148,13 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
                 .map(|quantity| row(quantity, is_limited))
                 .collect(),
         });
+        let statuses = caveats.each_ref().map(|url| &url.statuses);
+        if statuses.iter().any(|counts| tables::is_notable(counts)) {
+            tables.push(tables::statuses(&NAMES, &statuses));
+        }
         tables.push(servers(&caveats));
     }
-    let mut notes = notes(&caveats, rounds);
+    let mut notes = caveats::notes(&caveats, rounds);
     notes.splice(0..0, interruption.clone());
     notes.extend(surus_measure::rounds::caveat(rounds as usize));
     let report = Report {
@@ -167,87 +174,6 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
         (None, Some(what)) => bail!("{what}; the report is of the rounds before"),
         (None, None) => Ok(()),
     }
-}
-
-/// What lessens the worth of a URL's numbers.
-#[derive(Debug, Default)]
-struct Caveats {
-    /// Rounds in which the load generator was the limit.
-    generator_limited: u32,
-    /// Rounds in which the rate was not kept.
-    rate_missed: u32,
-    /// Rounds in which the server's processes were not found.
-    server_missing: u32,
-    /// Rounds in which one of them ended.
-    server_ended: u32,
-    /// The processes of the last round.
-    server: Option<String>,
-    /// Rounds in which CPU time per request is not known.
-    cpu_unknown: u32,
-    /// In all rounds.
-    due: u64,
-    unsent: u64,
-}
-
-impl Caveats {
-    fn add(&mut self, result: &Result) {
-        let outcome = &result.outcome;
-        self.server_missing += u32::from(result.usage.is_none());
-        let has_ended = |usage: &Usage| !usage.ended.is_empty();
-        self.server_ended += u32::from(result.usage.as_ref().is_some_and(has_ended));
-        self.server = result.usage.as_ref().map(Usage::names);
-        self.cpu_unknown += u32::from(cpu_per_request(result).is_none());
-        self.generator_limited += u32::from(outcome.is_generator_limited());
-        self.rate_missed += u32::from(!outcome.kept_rate());
-        if let Some(offered) = outcome.offered {
-            self.due += offered.due;
-            self.unsent += offered.unsent;
-        }
-    }
-}
-
-fn notes(caveats: &[Caveats; 2], rounds: u32) -> Vec<String> {
-    let mut notes = Vec::new();
-    for (name, caveats) in NAMES.into_iter().zip(caveats) {
-        if caveats.generator_limited > 0 {
-            notes.push(format!(
-                "{name}: the load generator was the limit in {} of {rounds} rounds; the server can \
-                 do more",
-                caveats.generator_limited
-            ));
-        }
-        if caveats.rate_missed > 0 {
-            notes.push(format!(
-                "{name}: the rate could not be kept in {} of {rounds} rounds",
-                caveats.rate_missed
-            ));
-        }
-        if caveats.server_missing > 0 {
-            notes.push(format!(
-                "{name}: CPU per request is not known, because the server's processes were not \
-                 found: they are on another machine, in another container or another user's"
-            ));
-        } else if caveats.server_ended > 0 {
-            notes.push(format!(
-                "{name}: CPU per request is not known, because a process of the server ended in \
-                 {} of {rounds} rounds",
-                caveats.server_ended
-            ));
-        } else if caveats.cpu_unknown > 0 {
-            notes.push(format!(
-                "{name}: CPU per request is not known in {} of {rounds} rounds, because the server \
-                 used too little CPU time to divide; measure longer (--duration)",
-                caveats.cpu_unknown
-            ));
-        }
-        if caveats.unsent > 0 {
-            notes.push(format!(
-                "{name}: {}",
-                tables::never_sent(caveats.unsent, caveats.due)
-            ));
-        }
-    }
-    notes
 }
 
 /// Whose CPU time was compared. A reader sees there if a process is missing, such as php-fpm.
@@ -382,13 +308,13 @@ fn charts(quantities: &[Quantity], latencies: [Option<Latencies>; 2]) -> Vec<Cha
 mod tests {
     use super::*;
 
-    /// The verdict on a quantity of which A has twice as much in each round.
-    fn verdict(key: &str, is_limited: bool) -> &'static str {
+    /// The verdict on a quantity of which A and B have these samples, a pair per round.
+    fn verdict_on(rounds: &[[f64; 2]], key: &str, is_limited: bool) -> &'static str {
         let mut all = quantities();
         let quantity = all.iter_mut().find(|it| it.key == key).unwrap();
-        for _ in 0..LEAST_ROUNDS {
-            quantity.rounds.push(0, 2.0);
-            quantity.rounds.push(1, 1.0);
+        for [a, b] in rounds {
+            quantity.rounds.push(0, *a);
+            quantity.rounds.push(1, *b);
         }
         match row(quantity, is_limited).cells[3] {
             Cell::Verdict { verdict } => verdict,
@@ -397,7 +323,22 @@ mod tests {
     }
 
     #[test]
+    fn verdict_needs_six_rounds_and_an_interval_without_one() {
+        let (higher, lower) = ([2.0, 1.0], [1.0, 2.0]);
+        let mixed = [higher, lower, higher, lower, higher, lower];
+        for (rounds, expected) in [
+            (&mixed[..], "no difference seen"),
+            (&[lower; 6], "A is lower"),
+            (&[higher; 6], "A is higher"),
+            (&[lower; 5], "too few rounds"),
+        ] {
+            assert_eq!(verdict_on(rounds, "p50", false), expected, "{rounds:?}");
+        }
+    }
+
+    #[test]
     fn rate_limited_by_the_generator_has_no_verdict() {
+        let verdict = |key, is_limited| verdict_on(&[[2.0, 1.0]; 6], key, is_limited);
         for key in ["rate", "p50", "p99"] {
             assert_eq!(verdict(key, false), "A is higher");
             assert_eq!(verdict(key, true), "the generator was the limit");
@@ -436,34 +377,6 @@ mod tests {
         assert_ne!(
             row(&all[0], false).cells[2],
             Cell::missing("one round has none")
-        );
-    }
-
-    #[test]
-    fn notes_say_why_cpu_per_request_is_not_known() {
-        let caveats = |server_missing, cpu_unknown| Caveats {
-            server_missing,
-            cpu_unknown,
-            ..Caveats::default()
-        };
-        let notes = notes(&[caveats(6, 6), caveats(0, 2)], 6);
-        let not_found = "A: CPU per request is not known, because the server's processes were not";
-        assert!(notes[0].starts_with(not_found), "{notes:?}");
-        let too_little =
-            "B: CPU per request is not known in 2 of 6 rounds, because the server used";
-        assert!(notes[1].starts_with(too_little), "{notes:?}");
-    }
-
-    #[test]
-    fn notes_say_in_how_many_rounds_the_generator_was_the_limit() {
-        let limited = Caveats {
-            generator_limited: 2,
-            ..Caveats::default()
-        };
-        let notes = notes(&[Caveats::default(), limited], 6);
-        assert_eq!(
-            notes,
-            ["B: the load generator was the limit in 2 of 6 rounds; the server can do more"]
         );
     }
 }

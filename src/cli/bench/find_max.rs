@@ -1,13 +1,14 @@
 //! `surus bench --find-max`: searches the highest rate that keeps a bound on the latency.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::bail;
 use surus_load::{FindMax, Pace, RunOutcome, Schedule};
 use surus_measure::{Cell, Chart, Latencies, Line, Machine, Measured, Report, Row, Scale};
-use surus_measure::{Table, Unit};
+use surus_measure::{Table, Unit, Usage};
 
-use super::{Run, interrupt, measuring, tables};
+use super::{Run, interrupt, measuring, notes, tables};
 
 /// Most rates that are tried.
 const ATTEMPTS: usize = 14;
@@ -17,6 +18,8 @@ struct Tried {
     /// What was offered, in requests per second.
     offered: f64,
     outcome: RunOutcome,
+    /// Missing if the server's processes were not found.
+    usage: Option<Usage>,
     holds: bool,
 }
 
@@ -44,7 +47,8 @@ pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
     };
     while let (None, Some(rate)) = (&failure, search.next_rate()) {
         plan.pace = Pace::Open(Schedule::constant(rate));
-        let outcome = measuring::measure(&plan, &args.pids, true)?.outcome;
+        let result = measuring::measure(&plan, &args.pids, true)?;
+        let outcome = result.outcome;
         if outcome.is_interrupted {
             if tried.is_empty() {
                 bail!("interrupted while searching the highest rate");
@@ -67,6 +71,7 @@ pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
         tried.push(Tried {
             offered: rate,
             outcome,
+            usage: result.usage,
             holds,
         });
     }
@@ -86,6 +91,10 @@ pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
         notes.push(limit.to_string());
     }
     notes.extend(connections_limit(&tried, plan.concurrency));
+    notes.extend(notes::redirected(&statuses(&tried)));
+    if tried.iter().any(|it| it.usage.is_none()) {
+        notes.push(notes::NO_SERVER.into());
+    }
     let report = Report {
         title: format!("{} --find-max", super::title(urls, args.file.as_ref())),
         subtitle: format!("99 % of the requests within {bound_ms} ms; {load}"),
@@ -132,7 +141,7 @@ fn no_rate_holds(tried: &[Tried], bound_ms: f64) -> String {
 fn connections_limit(tried: &[Tried], connections: usize) -> Option<String> {
     let missed = tried.iter().find(|tried| !tried.holds)?;
     let unsent = missed.outcome.offered?.unsent;
-    let all = tables::all_wait(connections);
+    let all = notes::all_wait(connections);
     (unsent > 0 && !missed.outcome.is_generator_limited()).then(|| {
         format!(
             "at {}, {unsent} requests were never sent because {all}; with more connections, the \
@@ -144,6 +153,15 @@ fn connections_limit(tried: &[Tried], connections: usize) -> Option<String> {
 
 fn verdict(holds: bool) -> &'static str {
     if holds { "kept" } else { "missed" }
+}
+
+/// Responses at all rates, by status.
+fn statuses(tried: &[Tried]) -> BTreeMap<u16, u64> {
+    let mut all: BTreeMap<u16, u64> = BTreeMap::new();
+    for (status, count) in tried.iter().flat_map(|it| &it.outcome.totals.statuses) {
+        *all.entry(*status).or_default() += *count;
+    }
+    all
 }
 
 fn tables(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Table> {
@@ -168,22 +186,36 @@ fn tables(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Table> {
             vec![Cell::missing("none")],
         ),
     };
-    vec![
-        Table {
-            key: "highest".into(),
-            title: format!("Bound: 99 % of the requests within {bound_ms} ms"),
-            columns: vec![String::new()],
-            rows: vec![best],
+    let highest = Table {
+        key: "highest".into(),
+        title: format!("Bound: 99 % of the requests within {bound_ms} ms"),
+        columns: vec![String::new()],
+        rows: vec![best],
+    };
+    let mut tables = vec![highest, attempts(tried)];
+    let statuses = statuses(tried);
+    if tables::is_notable(&statuses) {
+        tables.push(tables::statuses(&[""], &[&statuses]));
+    }
+    tables
+}
+
+/// A row per rate. Without the server's processes, it has no columns of them.
+fn attempts(tried: &[Tried]) -> Table {
+    let usage = tried.iter().find_map(|it| it.usage.as_ref());
+    let mut columns = vec!["responses", "p50", "p99", "failed", "never sent", "bound"];
+    if usage.is_some() {
+        columns.splice(0..1, ["responses", "CPU per request", "memory"]);
+    }
+    Table {
+        key: "attempts".into(),
+        title: match usage {
+            Some(usage) => format!("Offered rates; server: {}, with descendants", usage.names()),
+            None => "Offered rates".into(),
         },
-        Table {
-            key: "attempts".into(),
-            title: "Offered rates".into(),
-            columns: ["responses", "p50", "p99", "failed", "never sent", "bound"]
-                .map(String::from)
-                .to_vec(),
-            rows: tried.iter().map(row).collect(),
-        },
-    ]
+        columns: columns.into_iter().map(String::from).collect(),
+        rows: tried.iter().map(|it| row(it, usage.is_some())).collect(),
+    }
 }
 
 /// Latency and responses by rate, and the latencies of the best.
@@ -266,31 +298,46 @@ fn key(rate: f64) -> String {
     format!("{rate:.3}")
 }
 
-fn row(tried: &Tried) -> Row {
+fn row(tried: &Tried, has_server: bool) -> Row {
     let (rate, outcome) = (tried.offered, &tried.outcome);
     let cell = |value, unit| Cell::measured(Measured::once(value, unit));
     let latencies = &outcome.latencies;
     let unsent = outcome.offered.map_or(0, |offered| offered.unsent);
     let verdict = verdict(tried.holds);
-    let label = Unit::PerSecond.write(rate);
-    Row::new(
-        &key(rate),
-        &label,
-        vec![
-            cell(outcome.rate(), Unit::PerSecond),
-            cell(latencies.percentile_ms(50.0), Unit::Ms),
-            cell(latencies.percentile_ms(99.0), Unit::Ms),
-            cell(outcome.totals.failed() as f64, Unit::Count),
-            cell(unsent as f64, Unit::Count),
-            Cell::Verdict { verdict },
-        ],
-    )
+    let mut cells = vec![cell(outcome.rate(), Unit::PerSecond)];
+    if has_server {
+        cells.extend(server(tried));
+    }
+    cells.extend([
+        cell(latencies.percentile_ms(50.0), Unit::Ms),
+        cell(latencies.percentile_ms(99.0), Unit::Ms),
+        cell(outcome.totals.failed() as f64, Unit::Count),
+        cell(unsent as f64, Unit::Count),
+        Cell::Verdict { verdict },
+    ]);
+    Row::new(&key(rate), &Unit::PerSecond.write(rate), cells)
+}
+
+/// CPU time per request and the highest memory, or in a word why they are missing.
+fn server(tried: &Tried) -> [Cell; 2] {
+    let Some(usage) = &tried.usage else {
+        return ["not found", "not found"].map(Cell::missing);
+    };
+    let cell = |value, unit| Cell::measured(Measured::once(value, unit));
+    let cpu = match usage.cpu_per(tried.outcome.totals.requests) {
+        Some(cpu) => cell(cpu, Unit::Us),
+        None if !usage.ended.is_empty() => Cell::missing("ended"),
+        None => Cell::missing("too little"),
+    };
+    let memory = usage.peak_pss();
+    let memory = memory.map(|bytes| cell(bytes as f64, Unit::Bytes));
+    [cpu, memory.unwrap_or_else(|| Cell::missing("not readable"))]
 }
 
 #[cfg(test)]
 mod tests {
     use surus_load::{Offered, Totals};
-    use surus_measure::Recorder;
+    use surus_measure::{Recorder, probe};
 
     use super::*;
 
@@ -342,5 +389,57 @@ mod tests {
             let holds = holds(&outcome(slow, unsent), 1000.0, bound);
             assert_eq!(holds, expected, "{slow} slow, {unsent} never sent");
         }
+    }
+
+    /// A rate at which the server used this much CPU time, in seconds.
+    fn tried(offered: f64, cpu: Option<f64>) -> Tried {
+        let sample = |cpu| probe::Sample {
+            at: 1.0,
+            cpu,
+            pss: Some(1 << 20),
+            switches: (0, 0),
+            processes: 1,
+        };
+        Tried {
+            offered,
+            outcome: outcome(0, 0),
+            usage: cpu.map(|cpu| Usage {
+                pids: vec![12],
+                programs: vec!["nginx".into()],
+                ended: Vec::new(),
+                samples: vec![sample(cpu)],
+            }),
+            holds: true,
+        }
+    }
+
+    /// The cells of a row as text.
+    fn texts(table: &Table, row: usize) -> Vec<String> {
+        let cells = table.rows[row].cells.iter();
+        cells.map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn attempts_have_the_cpu_time_and_memory_of_the_server() {
+        let all = [tried(900.0, Some(0.01)), tried(1000.0, Some(0.5)), tried(1100.0, None)];
+        let table = attempts(&all);
+        let title = "Offered rates; server: nginx (12), with descendants";
+        assert_eq!(table.title, title);
+        assert_eq!(table.columns[1..3], ["CPU per request", "memory"]);
+        assert_eq!(texts(&table, 0)[1..3], ["too little", "1.0 MiB"]);
+        assert_eq!(texts(&table, 1)[1..3], ["500 µs", "1.0 MiB"]);
+        assert_eq!(texts(&table, 2)[1..3], ["not found", "not found"]);
+        for row in &table.rows {
+            assert_eq!(row.cells.len(), table.columns.len());
+        }
+    }
+
+    #[test]
+    fn attempts_without_the_server_have_no_columns_of_it() {
+        let table = attempts(&[tried(1000.0, None)]);
+        assert_eq!(table.title, "Offered rates");
+        let columns = ["responses", "p50", "p99", "failed", "never sent", "bound"];
+        assert_eq!(table.columns, columns);
+        assert_eq!(table.rows[0].cells.len(), columns.len());
     }
 }

@@ -5,6 +5,7 @@ mod compare;
 mod find_max;
 mod interrupt;
 mod measuring;
+mod notes;
 mod options;
 mod outputs;
 mod progress;

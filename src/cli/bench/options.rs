@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail, ensure};
 use bytes::Bytes;
 use surus_load::{Expectations, Mix, Origin, Pace, Plan, Protocol, Request, Schedule, StatusSet};
-use surus_load::{Stop, Url, parse_file};
+use surus_load::{Stop, Url, parse_file, weighted};
 
 use crate::units::Time;
 
@@ -66,8 +66,8 @@ pub struct Load {
     /// How long one request may take
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     timeout: Duration,
-    /// How long a connection waits after a failed request (closed loop only) [default: 10ms if the
-    /// connection was refused, else not at all]
+    /// How long a connection waits after a failed request (closed loop only) [default: 10ms if it
+    /// could not connect, else not at all]
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "rps")]
     back_off: Option<Duration>,
     /// Send requests for this time before measuring
@@ -189,7 +189,7 @@ impl Load {
     }
 
     fn request(&self, text: &str) -> anyhow::Result<Request> {
-        let (url, weight) = weighted(text)?;
+        let (url, weight) = weighted(text).map_err(|error| anyhow!(error))?;
         let mut request = Request::get(Url::parse(url)?);
         request.weight = weight;
         request.headers = self.headers()?;
@@ -278,22 +278,6 @@ fn ensure_only_host(requests: &[Request]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `http://host/path@3` → the URL and 3.
-fn weighted(text: &str) -> anyhow::Result<(&str, u32)> {
-    let is_number = |end: &str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
-    let split = text.rsplit_once('@').filter(|(_, end)| is_number(end));
-    let Some((url, weight)) = split else {
-        return Ok((text, 1));
-    };
-    match weight.parse() {
-        Ok(weight @ 1..) => Ok((url, weight)),
-        _ => bail!(
-            "{text}: the weight {weight} is not between 1 and {}; write %40 for an @ of the path",
-            u32::MAX
-        ),
-    }
-}
-
 /// Reads a file, which may be a pipe.
 fn read_limited(file: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -352,25 +336,8 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn url_with_weight_is_split_and_other_at_signs_stay() {
-        assert_eq!(weighted("http://a/x@3").unwrap(), ("http://a/x", 3));
-        for other in ["http://a/@me", "http://a/x@", "http://3@a/x"] {
-            assert_eq!(weighted(other).unwrap(), (other, 1));
-        }
-    }
-
-    #[test]
-    fn weight_outside_its_range_is_an_error() {
-        for text in ["http://a/x@0", "http://a/x@4294967296"] {
-            let error = weighted(text).unwrap_err().to_string();
-            assert!(error.contains("between 1 and"), "{error}");
-        }
-    }
 
     #[test]
     fn times_have_units_and_bare_numbers_are_seconds() {

@@ -1,13 +1,13 @@
-//! The report of a run: its tables, charts and notes.
+//! The report of a run: its tables and charts.
 
-use surus_load::{Plan, Protocol, RequestFailure, RunOutcome};
+use std::collections::{BTreeMap, BTreeSet};
+
+use surus_load::{Plan, RequestFailure, RunOutcome};
 use surus_measure::recorder::PERCENTILES;
-use surus_measure::{Cell, Chart, Line, Report, Row, Scale, Second, Table, Unit, Usage};
+use surus_measure::{Cell, Chart, Line, Measured, Report, Row, Scale, Second, Table, Unit, Usage};
 
 use super::measuring::Result;
-
-/// From this part of p99 on, a note says how late the generator was.
-const LARGE_PART: f64 = 0.25;
+use super::notes;
 
 pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Report {
     let outcome = &result.outcome;
@@ -15,8 +15,9 @@ pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Repo
     if outcome.totals.failed() > 0 {
         tables.push(failures(outcome));
     }
-    if outcome.totals.statuses.len() > 1 || outcome.totals.failures_of(RequestFailure::Status) > 0 {
-        tables.push(statuses(outcome));
+    let totals = &outcome.totals;
+    if is_notable(&totals.statuses) || totals.failures_of(RequestFailure::Status) > 0 {
+        tables.push(statuses(&[""], &[&totals.statuses]));
     }
     if let Some(usage) = &result.usage {
         tables.push(server(outcome, usage));
@@ -27,7 +28,7 @@ pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Repo
         subtitle: load,
         machine: result.machine.clone(),
         failure: super::failure(outcome),
-        notes: notes(plan, result),
+        notes: notes::of_run(plan, result),
         tables,
         charts: charts(result),
         bars: Vec::new(),
@@ -125,12 +126,28 @@ fn failures(outcome: &RunOutcome) -> Table {
     table("failures", "Failures", rows.collect())
 }
 
-fn statuses(outcome: &RunOutcome) -> Table {
-    let rows = outcome.totals.statuses.iter().map(|(status, count)| {
-        let status = status.to_string();
-        Row::once(&status, &status, *count as f64, Unit::Count)
-    });
-    table("statuses", "Responses by status", rows.collect())
+/// Whether a status is worth a table: any but 200.
+pub fn is_notable(statuses: &BTreeMap<u16, u64>) -> bool {
+    statuses.keys().any(|status| *status != 200)
+}
+
+/// Responses by status, with a column for each map of counts.
+pub fn statuses(columns: &[&str], counts: &[&BTreeMap<u16, u64>]) -> Table {
+    let all: BTreeSet<u16> = counts.iter().flat_map(|it| it.keys().copied()).collect();
+    let row = |status: u16| {
+        let count = |counts: &&BTreeMap<u16, u64>| {
+            let count = counts.get(&status).copied().unwrap_or(0);
+            Cell::measured(Measured::once(count as f64, Unit::Count))
+        };
+        let name = status.to_string();
+        Row::new(&name, &name, counts.iter().map(count).collect())
+    };
+    Table {
+        key: "statuses".into(),
+        title: "Responses by status".into(),
+        columns: columns.iter().map(ToString::to_string).collect(),
+        rows: all.into_iter().map(row).collect(),
+    }
 }
 
 fn server(outcome: &RunOutcome, usage: &Usage) -> Table {
@@ -140,11 +157,11 @@ fn server(outcome: &RunOutcome, usage: &Usage) -> Table {
     let per_request = match usage.cpu_per(outcome.totals.requests) {
         None if !usage.ended.is_empty() => Cell::missing("a process ended"),
         None => Cell::missing("too little CPU time to divide"),
-        Some(cpu) => Cell::measured(surus_measure::Measured::once(cpu, Unit::Us)),
+        Some(cpu) => Cell::measured(Measured::once(cpu, Unit::Us)),
     };
     let pss = match usage.peak_pss() {
         None => Cell::missing("not readable; run as root or as the server's user"),
-        Some(bytes) => Cell::measured(surus_measure::Measured::once(bytes as f64, Unit::Bytes)),
+        Some(bytes) => Cell::measured(Measured::once(bytes as f64, Unit::Bytes)),
     };
     let (voluntary, involuntary) = usage.switches();
     let switches = voluntary + involuntary;
@@ -202,90 +219,6 @@ fn generator(outcome: &RunOutcome) -> Table {
         ));
     }
     table("generator", "Load generator", rows)
-}
-
-fn notes(plan: &Plan, result: &Result) -> Vec<String> {
-    let outcome = &result.outcome;
-    let mut notes = Vec::new();
-    if outcome.is_interrupted {
-        notes.push("the run was interrupted; requests in flight are not counted".into());
-    }
-    if outcome.is_generator_limited() {
-        notes.push(format!(
-            "the load generator was the limit (its thread used {:.0} % of a CPU); the server can \
-             do more",
-            outcome.own_busy() * 100.0
-        ));
-    }
-    let (late, responses) = (outcome.late.len(), outcome.totals.responses);
-    if late as u64 * 20 > responses {
-        notes.push(format!(
-            "{late} of {responses} responses came after the load had ended; requests/s counts them \
-             with the time that they took; a longer load shows more (--duration)"
-        ));
-    }
-    if let Some(offered) = outcome.offered {
-        if !outcome.kept_rate() {
-            notes.push(match outcome.is_generator_limited() {
-                true => "the rate could not be kept, because of the load generator".into(),
-                false => format!(
-                    "the rate could not be kept, because {}",
-                    all_wait(plan.concurrency)
-                ),
-            });
-        }
-        let (late, p99) = (
-            offered.own_lateness.as_secs_f64() * 1000.0,
-            outcome.latencies.percentile_ms(99.0),
-        );
-        if outcome.totals.responses > 0 && late >= p99 * LARGE_PART {
-            notes.push(format!(
-                "the load generator itself sent 1 % of the requests {} late or more, a large part \
-                 of the p99 of {}; the server was faster",
-                Unit::Ms.write(late),
-                Unit::Ms.write(p99)
-            ));
-        }
-        if offered.unsent > 0 {
-            notes.push(never_sent(offered.unsent, offered.due));
-        }
-    }
-    match &result.usage {
-        None => notes.push(
-            "not all processes that serve the URLs were found, so their CPU time and memory are \
-             missing (--pid)"
-                .into(),
-        ),
-        Some(usage) if !usage.ended.is_empty() => notes.push(format!(
-            "{} ended during the run, so CPU time of the server is missing",
-            usage.names_of_ended()
-        )),
-        Some(_) => {}
-    }
-    if plan.protocol == Protocol::Http2 {
-        notes.push(
-            "HTTP/2 carries one request at a time per connection; its bytes are those of fields \
-             and bodies, without frames and compression"
-                .into(),
-        );
-    }
-    notes
-}
-
-/// Why requests that are due cannot be sent.
-pub fn all_wait(connections: usize) -> String {
-    match connections {
-        1 => "the connection (--concurrency) was waiting for a response".to_string(),
-        count => format!("all {count} connections (--concurrency) were waiting for responses"),
-    }
-}
-
-/// What percentiles are if requests were never sent.
-pub fn never_sent(unsent: u64, due: u64) -> String {
-    format!(
-        "{unsent} of {due} due requests were never sent; each counts with the time from when it \
-         was due to the end of the run, so the percentiles are lower bounds"
-    )
 }
 
 fn charts(result: &Result) -> Vec<Chart> {
@@ -378,97 +311,10 @@ fn cpu_by_time(usage: &Usage, end: f64) -> Vec<(f64, f64)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::Duration;
-
-    use surus_load::{Mix, Offered, Request, Totals, Url};
-    use surus_measure::{Machine, Recorder, probe};
+    use surus_measure::probe;
 
     use super::*;
-
-    /// The notes on a run of a second in which the generator's thread used this much of a CPU, and
-    /// each response took 1 ms.
-    fn notes_on(busy: f64, responses: u64, offered: Option<Offered>) -> String {
-        let url = Url::parse("http://127.0.0.1:1/").unwrap();
-        let plan = Plan::new(Mix::new(&[Request::get(url)], true).unwrap());
-        let second = Duration::from_secs(1);
-        let mut recorder = Recorder::new(false);
-        for _ in 0..responses {
-            recorder.response(Duration::ZERO, Duration::from_millis(1), 0);
-        }
-        let result = Result {
-            outcome: RunOutcome {
-                elapsed: second,
-                totals: Totals {
-                    requests: 10,
-                    responses,
-                    ..Totals::default()
-                },
-                latencies: recorder.finish(second),
-                offered,
-                own_cpu: second,
-                own_cpu_in_time: second.mul_f64(busy),
-                late: Vec::new(),
-                is_interrupted: false,
-            },
-            usage: None,
-            machine: Machine::this(),
-        };
-        report("title".into(), "load".into(), &plan, &result)
-            .notes
-            .join("\n")
-    }
-
-    #[test]
-    fn missed_rate_has_its_cause() {
-        let missed = Offered {
-            due: 100,
-            unsent: 50,
-            overdue: 0,
-            own_lateness: Duration::ZERO,
-        };
-        let connections = "because all 50 connections (--concurrency) were waiting";
-        let generator = "because of the load generator";
-        let notes = notes_on(0.5, 10, Some(missed));
-        assert!(
-            notes.contains(connections) && !notes.contains(generator),
-            "{notes}"
-        );
-        let notes = notes_on(0.97, 10, Some(missed));
-        assert!(
-            notes.contains(generator) && !notes.contains(connections),
-            "{notes}"
-        );
-    }
-
-    #[test]
-    fn lateness_of_the_generator_is_a_note_if_it_is_a_large_part_of_p99() {
-        let late = |micros| {
-            let own_lateness = Duration::from_micros(micros);
-            let offered = Offered {
-                due: 10,
-                unsent: 0,
-                overdue: 0,
-                own_lateness,
-            };
-            notes_on(0.5, 10, Some(offered))
-        };
-        let note = "itself sent 1 % of the requests 0.300 ms late or more";
-        assert!(late(300).contains(note), "{}", late(300));
-        assert!(!late(200).contains("late or more"));
-    }
-
-    #[test]
-    fn note_says_that_the_generator_was_the_limit_if_it_used_its_cpu() {
-        let note = "the load generator was the limit (its thread used 97 % of a CPU)";
-        assert!(notes_on(0.97, 10, None).contains(note));
-        assert!(!notes_on(0.94, 10, None).contains("the limit"));
-        assert!(
-            !notes_on(0.97, 0, None).contains("the limit"),
-            "nothing was served"
-        );
-    }
 
     #[test]
     fn cpu_of_frequent_samples_is_that_since_the_point_before() {

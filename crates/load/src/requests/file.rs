@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Mix, Request};
+use super::{Mix, Request, weighted};
 use crate::target::{Origin, Url};
 
 /// How browsers and curl send a body of text.
@@ -95,8 +95,10 @@ fn json(line: &str, base: Option<&Origin>) -> Result<Request, String> {
     Ok(request)
 }
 
-/// `curl -X POST -H 'Accept: */*' -d a=b URL`, with or without `curl`.
+/// `curl -X POST -H 'Accept: */*' -d a=b URL`, with or without `curl`, or nothing but `URL@3`.
 fn curl(words: &[String], base: Option<&Origin>) -> Result<Request, String> {
+    // In a line that is copied from elsewhere, an @ belongs to the URL.
+    let may_have_weight = words.len() == 1;
     let mut words = words.iter().map(String::as_str).peekable();
     words.next_if_eq(&"curl");
     let (mut target, mut method, mut headers, mut body) = (None, None, Vec::new(), None);
@@ -118,16 +120,24 @@ fn curl(words: &[String], base: Option<&Origin>) -> Result<Request, String> {
                     "unknown option {option}; -X, -H, -d and -I are known"
                 ));
             }
-            text if target.is_none() => target = Some(url(text, base)?),
+            text if target.is_none() => {
+                let (address, weight) = match may_have_weight {
+                    true => weighted(text)?,
+                    false => (text, 1),
+                };
+                target = Some((url(address, base)?, weight));
+            }
             text => {
-                let first = target.map_or_else(String::new, |url: Url| url.to_string());
+                let first = target.map_or_else(String::new, |it: (Url, u32)| it.0.to_string());
                 return Err(format!(
                     "two URLs, {first} and {text}; a method is written -X METHOD"
                 ));
             }
         }
     }
-    let mut request = Request::get(target.ok_or("the URL is missing")?);
+    let (url, weight) = target.ok_or("the URL is missing")?;
+    let mut request = Request::get(url);
+    request.weight = weight;
     request.headers = headers;
     if let Some(body) = body {
         request.method = "POST".into();
@@ -147,8 +157,17 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     let mut quote = None;
     let mut characters = line.chars();
     while let Some(character) = characters.next() {
+        let rest = characters.as_str();
         match (character, quote) {
             (character, Some(open)) if character == open => quote = None,
+            // Within double quotes, a shell keeps the backslash of `\n`.
+            ('\\', Some('"')) if !rest.starts_with(['$', '`', '"', '\\']) => {
+                word.get_or_insert_default().push('\\');
+            }
+            // With escapes of its own.
+            ('$', None) if rest.starts_with(['\'', '"']) => {
+                return Err("`$` before a quote is not supported; write the request as JSON".into());
+            }
             ('\\', None | Some('"')) => {
                 let next = characters.next().ok_or("`\\` at the end")?;
                 word.get_or_insert_default().push(next);

@@ -23,7 +23,7 @@ pub fn advice(contest: &Contest) -> Option<Advice> {
             chosen,
             &contest.contestants,
             reference,
-            contest.cut_short.is_some(),
+            contest.is_compared_after_load(),
         ),
         file: match &contest.plan.file {
             Some(file) => format!("For [engine] in {}:", file.display()),
@@ -59,12 +59,12 @@ fn choose(all: &[Contestant]) -> Option<&Contestant> {
     ))
 }
 
-/// After a round that was cut short, the answers of the load have not been compared.
+/// If only answers before load were compared, the reasons say so.
 fn reasons(
     chosen: &Contestant,
     all: &[Contestant],
     reference: &str,
-    is_cut_short: bool,
+    is_compared_after_load: bool,
 ) -> Vec<String> {
     let name = chosen.entry.name;
     let mut reasons = Vec::new();
@@ -76,7 +76,7 @@ fn reasons(
                 .into(),
         );
     } else {
-        if name != reference && is_cut_short {
+        if name != reference && !is_compared_after_load {
             reasons.push(format!(
                 "Its answers before load were those of `{reference}`."
             ));
@@ -163,7 +163,12 @@ fn worse(chosen: &Contestant, classic: &Contestant) -> Option<String> {
             &others.memory,
             Unit::Bytes,
         ),
-        ("cold start", &own.cold_start, &others.cold_start, Unit::Ms),
+        (
+            "cold start",
+            &own.cold_start,
+            &others.cold_start,
+            Unit::Seconds,
+        ),
     ];
     let worse = numbers.into_iter().filter_map(|(name, own, others, unit)| {
         let (own, others) = (rounds::median(own)?, rounds::median(others)?);
@@ -264,7 +269,7 @@ mod tests {
             let mut all = ["classic", "worker", "rewind"].map(|it| contestant(it, [9.0, 9.0]));
             all[1].state = differs("/");
             all[2].state = rewind;
-            let reasons = reasons(&all[0], &all, "classic", false).concat();
+            let reasons = reasons(&all[0], &all, "classic", true).concat();
             let expected = format!("`worker` is out: its answers {expected}");
             assert!(
                 reasons.contains(&expected),
@@ -288,7 +293,7 @@ mod tests {
             let all = [classic(), contestant("rewind", rewind)];
             assert_eq!(chosen(&all), Some(expected), "{rewind:?}");
             let best = choose(&all).unwrap();
-            let says_why_not = reasons(best, &all, "classic", false)
+            let says_why_not = reasons(best, &all, "classic", true)
                 .concat()
                 .contains("(--rounds 20)");
             assert_eq!(says_why_not, expected == "classic", "{rewind:?}");
@@ -306,9 +311,9 @@ mod tests {
             let samples = &mut all[place].samples;
             samples.p99 = vec![p99; 2];
             samples.memory = mib(memory);
-            samples.cold_start = vec![100.0; 2];
+            samples.cold_start = vec![0.1; 2];
         }
-        let text = reasons(&all[1], &all, "classic", false).concat();
+        let text = reasons(&all[1], &all, "classic", true).concat();
         let expected = "Worse than on `classic`: p99 8.00 ms instead of 2.00 ms; memory per \
                         process 48.0 MiB instead of 16.0 MiB.";
         assert!(text.contains(expected), "{text}");
@@ -316,13 +321,13 @@ mod tests {
         all[1].samples.p99 = vec![2.1; 2];
         all[1].samples.memory = mib(8.0);
         all[1].samples.rate = vec![2.0; 2];
-        let text = reasons(&all[1], &all, "classic", false).concat();
+        let text = reasons(&all[1], &all, "classic", true).concat();
         assert!(!text.contains("Worse"), "{text}");
         all[1].samples.rate = vec![0.5; 2];
-        all[1].samples.cold_start = vec![500.0; 2];
-        let text = reasons(&all[1], &all, "classic", false).concat();
+        all[1].samples.cold_start = vec![0.5; 2];
+        let text = reasons(&all[1], &all, "classic", true).concat();
         let expected = "Worse than on `classic`: requests/s 0.500/s instead of 1.00/s; cold start \
-                        500 ms instead of 100 ms.";
+                        0.500 s instead of 0.100 s.";
         assert!(text.contains(expected), "{text}");
     }
 
@@ -334,7 +339,7 @@ mod tests {
         ];
         let best = choose(&all).unwrap();
         assert_eq!(best.entry.name, "classic");
-        let reasons = reasons(best, &all, "classic", false).concat();
+        let reasons = reasons(best, &all, "classic", true).concat();
         assert!(
             reasons.contains("`worker` needs even less CPU (10.0 µs)"),
             "{reasons}"

@@ -42,6 +42,18 @@ impl EngineAnswer {
     pub fn is_expected(&self) -> bool {
         (200..400).contains(&self.status)
     }
+
+    /// What to do if the application limits how many requests a client may send. Continues a
+    /// sentence.
+    pub fn limiter(&self) -> &'static str {
+        match self.status {
+            429 => {
+                "; raise the application's limit of requests per client for the measurement, or \
+                 name other paths (--path)"
+            }
+            _ => "",
+        }
+    }
 }
 
 impl Requests {

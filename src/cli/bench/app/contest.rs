@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
-use surus_load::{Expectations, Mix, Protocol, Request, RunOutcome, Stop, Url};
+use anyhow::bail;
+use surus_load::{RunOutcome, Stop};
 use surus_measure::{Rounds, Unit};
 
 use super::Plan;
 use super::answers::Answers;
 use super::contestant::{Contestant, State};
+use super::load;
 use super::progress::Steps;
 use super::server::{Server, StartFailure};
 use crate::cli::bench::{self, interrupt, measuring};
@@ -39,6 +40,8 @@ pub struct Contest {
     pub rounds: usize,
     /// The round that a signal has cut short, and how many were planned. `rounds` are those before.
     pub cut_short: Option<(usize, usize)>,
+    /// Why the answers after load were not compared, although all rounds are finished.
+    pub uncompared: Option<String>,
     /// How long each engine was measured in each round.
     pub length: Duration,
     /// Where the first path leads to, if all are redirected.
@@ -54,6 +57,7 @@ pub fn run(plan: Plan, contestants: Vec<Contestant>) -> anyhow::Result<Contest> 
         references: Answers::default(),
         rounds: 0,
         cut_short: None,
+        uncompared: None,
         length: LENGTHS.0,
         redirection: None,
     };
@@ -99,12 +103,20 @@ pub fn run(plan: Plan, contestants: Vec<Contestant>) -> anyhow::Result<Contest> 
         return Ok(contest);
     }
     // All answers must be framed by those of the reference, because of their dates.
-    contest.ask_reference()?;
-    contest.judge();
+    match contest.ask_reference() {
+        Ok(()) => contest.judge(),
+        Err(_) if interrupt::has_come() => contest.uncompared = Some("interrupted".into()),
+        Err(error) => contest.uncompared = Some(format!("{error:#}")),
+    }
     Ok(contest)
 }
 
 impl Contest {
+    /// Whether the answers after load were compared as well.
+    pub fn is_compared_after_load(&self) -> bool {
+        self.cut_short.is_none() && self.uncompared.is_none()
+    }
+
     /// Places of the engines that run the application.
     fn running(&self) -> Vec<usize> {
         let places = 0..self.contestants.len();
@@ -221,9 +233,15 @@ impl Contest {
             if !answer.is_expected() {
                 let reason = server.end();
                 let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+                let remedy = match answer.limiter() {
+                    "" => {
+                        "; name paths that return 2xx or 3xx (--path), and the host if the \
+                         application checks it (-H 'Host: …')"
+                    }
+                    limiter => limiter,
+                };
                 return Ok(Some(format!(
-                    "GET {path} returned {}{reason}; name paths that return 2xx or 3xx (--path), \
-                     and the host if the application checks it (-H 'Host: …')",
+                    "GET {path} returned {}{reason}{remedy}",
                     answer.status
                 )));
             }
@@ -260,8 +278,9 @@ impl Contest {
                 let answer = plan.requests.ask(server.port, path)?;
                 if !answer.is_expected() {
                     bail!(
-                        "`{name}` returned {} to GET {path} when asked again",
-                        answer.status
+                        "`{name}` returned {} to GET {path} when asked again{}",
+                        answer.status,
+                        answer.limiter()
                     );
                 }
                 self.references.add(place, answer);
@@ -364,15 +383,16 @@ impl Contest {
             contestant.state = State::Fails(format!("{error:#}"));
             return Ok(());
         }
-        let time = server.began.elapsed().as_secs_f64() * 1000.0;
+        let time = server.began.elapsed().as_secs_f64();
         contestant.samples.cold_start.push(time);
-        let mut load = load(plan, server.port)?;
+        let mut load = load::plan(plan, server.port)?;
         load.stop = Stop::After(plan.warm_up);
         let warming_up = Instant::now();
         let warmed_up = measuring::measure(&load, &[server.pid()], false)?.outcome;
         interrupt::check()?;
         let (requests, took) = (warmed_up.totals.requests, warming_up.elapsed());
-        load.stop = Stop::Requests(requests_within(*length, requests, took, plan.concurrency));
+        let count = load::requests_within(*length, requests, took, plan.concurrency);
+        load.stop = Stop::Requests(count);
         let result = measuring::measure(&load, &[server.pid()], false)?;
         interrupt::check()?;
         contestant.record(&result.outcome, result.usage.as_ref());
@@ -393,14 +413,6 @@ impl Contest {
     }
 }
 
-/// How many requests take a time, if a warm-up with its drain took so long. A number, because a
-/// time would cut off the last requests of slow engines.
-fn requests_within(time: Duration, requests: u64, took: Duration, concurrency: usize) -> u64 {
-    let rate = requests as f64 / took.as_secs_f64().max(1e-3);
-    let fitting = (rate * time.as_secs_f64()) as u64;
-    fitting.max(2 * concurrency as u64)
-}
-
 /// Asks for each path once. The inner error says why an answer cannot be compared.
 fn ask_once(
     plan: &Plan,
@@ -416,32 +428,12 @@ fn ask_once(
             }
         };
         if !answer.is_expected() {
-            return Ok(Err(format!("GET {path} returned {}", answer.status)));
+            let (status, limiter) = (answer.status, answer.limiter());
+            return Ok(Err(format!("GET {path} returned {status}{limiter}")));
         }
         contestant.answers.add(place, answer);
     }
     Ok(Ok(()))
-}
-
-fn load(plan: &Plan, port: u16) -> anyhow::Result<surus_load::Plan> {
-    let request = |path: &String| {
-        let url = Url::parse(&format!("http://127.0.0.1:{port}{path}"))?;
-        let headers = plan.requests.headers.clone();
-        Ok(Request {
-            headers,
-            ..Request::get(url)
-        })
-    };
-    let requests = plan.requests.paths.iter().map(request);
-    let requests = requests.collect::<anyhow::Result<Vec<_>>>()?;
-    let mix = Mix::new(&requests, true).map_err(|error| anyhow!(error))?;
-    Ok(surus_load::Plan {
-        protocol: Protocol::Http1,
-        concurrency: plan.concurrency,
-        timeout: Duration::from_secs(60),
-        expectations: Expectations::default(),
-        ..surus_load::Plan::new(mix)
-    })
 }
 
 fn describe(
@@ -463,22 +455,4 @@ fn describe(
         contestant.entry.name,
         Unit::PerSecond.write(outcome.rate()),
     ));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_of_slow_pages_are_counted_with_their_drain() {
-        let within = |requests, millis, concurrency| {
-            let took = Duration::from_millis(millis);
-            requests_within(Duration::from_secs(3), requests, took, concurrency)
-        };
-        assert_eq!(within(300, 300, 4), 3000);
-        // Pages of a second: the warm-up of 300 ms has ended after that.
-        assert_eq!(within(8, 1000, 8), 24);
-        assert_eq!(within(8, 8000, 8), 16, "at least two of each connection");
-        assert_eq!(within(0, 0, 1), 2);
-    }
 }

@@ -66,7 +66,7 @@ pub struct Samples {
     pub p99: Vec<f64>,
     /// Bytes per PHP process.
     pub memory: Vec<f64>,
-    /// Milliseconds from the start of the server to the end of its first answer.
+    /// Seconds from the start of the server to the end of its first answer.
     pub cold_start: Vec<f64>,
 }
 

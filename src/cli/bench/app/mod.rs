@@ -5,6 +5,7 @@ mod advice;
 mod answers;
 mod contest;
 mod contestant;
+mod load;
 mod progress;
 mod server;
 mod table;
@@ -87,11 +88,12 @@ pub fn run(args: &App) -> anyhow::Result<()> {
     let page = args.output.open()?;
     let contest = hold(args)?;
     args.output.print(&table::report(&contest), page)?;
-    match contest.cut_short {
-        Some((round, all)) => bail!(
+    match (contest.cut_short, contest.uncompared) {
+        (Some((round, all)), _) => bail!(
             "interrupted in round {round} of {all}; the report is of what was measured until then"
         ),
-        None => Ok(()),
+        (None, Some(why)) => bail!("answers after load were not compared: {why}"),
+        (None, None) => Ok(()),
     }
 }
 
@@ -129,6 +131,9 @@ pub fn try_engines(
         output: Output::default(),
     })?;
     interrupt::check()?;
+    if let Some(why) = &contest.uncompared {
+        bail!("answers after load were not compared: {why}");
+    }
     let engines = contest.contestants.iter();
     Ok(Tried {
         advice: advice::advice(&contest),

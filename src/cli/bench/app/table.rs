@@ -30,38 +30,14 @@ pub fn report(contest: &Contest) -> Report {
         .to_vec(),
         rows: sorted.iter().map(|it| row(it, reference)).collect(),
     }];
-    let texts = |key: &str, title: &str, text: &dyn Fn(&Contestant) -> Option<String>| {
-        let row = |it: &&Contestant| {
-            let name = it.entry.name;
-            Some(Row::new(name, name, vec![Cell::Text { text: text(it)? }]))
-        };
-        let rows: Vec<_> = sorted.iter().filter_map(row).collect();
-        (!rows.is_empty()).then(|| Table {
-            key: key.into(),
-            title: title.into(),
-            columns: vec![String::new()],
-            rows,
-        })
-    };
-    tables.extend(texts(
-        "differences",
-        "Other answers than classic",
-        &|it| match &it.state {
-            State::Differs(how) => Some(how.to_string()),
-            _ => None,
-        },
-    ));
-    tables.extend(texts("failures", "Failed under load", &|it| {
-        it.failure.clone()
+    tables.extend(differences(&sorted, reference));
+    let failed = "Failed under load";
+    tables.extend(texts(&sorted, "failures", failed, &|it| it.failure.clone()));
+    let not_run = "Do not run the application";
+    tables.extend(texts(&sorted, "not_run", not_run, &|it| match &it.state {
+        State::Fails(why) => Some(why.clone()),
+        _ => None,
     }));
-    tables.extend(texts(
-        "not_run",
-        "Do not run the application",
-        &|it| match &it.state {
-            State::Fails(why) => Some(why.clone()),
-            _ => None,
-        },
-    ));
     let paths = plan.requests.paths.join(" ");
     let advice = advice::advice(contest);
     let recommended = advice::recommended(contest);
@@ -84,6 +60,35 @@ pub fn report(contest: &Contest) -> Report {
         bars: bars(&sorted),
         advice,
     }
+}
+
+/// The first difference of each engine that answers otherwise than the reference.
+fn differences(sorted: &[&Contestant], reference: &str) -> Option<Table> {
+    let title = format!("Other answers than {reference}");
+    texts(sorted, "differences", &title, &|it| match &it.state {
+        State::Differs(how) => Some(how.to_string()),
+        _ => None,
+    })
+}
+
+/// A table with the sentence of each engine that has one.
+fn texts(
+    sorted: &[&Contestant],
+    key: &str,
+    title: &str,
+    text: &dyn Fn(&Contestant) -> Option<String>,
+) -> Option<Table> {
+    let row = |it: &&Contestant| {
+        let name = it.entry.name;
+        Some(Row::new(name, name, vec![Cell::Text { text: text(it)? }]))
+    };
+    let rows: Vec<_> = sorted.iter().filter_map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        key: key.into(),
+        title: title.into(),
+        columns: vec![String::new()],
+        rows,
+    })
 }
 
 /// An engine's CPU time and answers in a line.
@@ -150,7 +155,8 @@ fn row(contestant: &Contestant, reference: &str) -> Row {
                 true => Cell::missing("not counted"),
                 false => median(&samples.memory, Unit::Bytes, "not readable"),
             },
-            median(&samples.cold_start, Unit::Ms, "no round"),
+            // In milliseconds, those of slow applications would make the table too wide.
+            median(&samples.cold_start, Unit::Seconds, "no round"),
             Cell::Verdict { verdict },
             Cell::Verdict { verdict: isolated },
         ],
@@ -163,6 +169,9 @@ fn notes(contest: &Contest) -> Vec<String> {
         notes.push(format!(
             "interrupted in round {round} of {all}: answers after load were not compared"
         ));
+    }
+    if let Some(why) = &contest.uncompared {
+        notes.push(format!("answers after load were not compared: {why}"));
     }
     let names = |is: &dyn Fn(&Contestant) -> bool| {
         let named = contest.contestants.iter().filter(|it| is(it));
@@ -231,7 +240,8 @@ fn notes(contest: &Contest) -> Vec<String> {
 /// Latencies of the last round: those of the engines in `first`, and of others in the order of the
 /// table while there are colours.
 fn chart(sorted: &[&Contestant], first: &[Option<&str>]) -> Option<Chart> {
-    let measured = || sorted.iter().filter(|it| it.latencies.is_some());
+    let is_measured = |it: &&&Contestant| it.runs() && it.latencies.is_some();
+    let measured = || sorted.iter().filter(is_measured);
     let is_first = |it: &&&Contestant| first.contains(&Some(it.entry.name));
     let others = measured().filter(|it| !is_first(it));
     let mut shown: Vec<_> = measured().filter(is_first).chain(others).collect();
@@ -258,16 +268,17 @@ fn chart(sorted: &[&Contestant], first: &[Option<&str>]) -> Option<Chart> {
     })
 }
 
-/// What a request costs and how many are served, of each engine.
+/// What a request costs and how many are served, of each engine that ran in all rounds.
 fn bars(sorted: &[&Contestant]) -> Vec<Bars> {
     let chart = |title: &str, samples: &dyn Fn(&Contestant) -> &[f64], unit| {
         let bar = |it: &&Contestant| {
             let number = Measured::median(samples(it), unit)?;
             Some((it.entry.name.to_string(), number))
         };
+        let running = sorted.iter().filter(|it| it.runs());
         Bars {
             title: title.into(),
-            numbers: BarNumbers::Measured(sorted.iter().filter_map(bar).collect()),
+            numbers: BarNumbers::Measured(running.filter_map(bar).collect()),
         }
     };
     let mut all = vec![
@@ -293,7 +304,7 @@ mod tests {
     use surus_measure::Recorder;
 
     use super::*;
-    use crate::cli::bench::app::answers::Requests;
+    use crate::cli::bench::app::answers::{AnswerDifference, Requests};
     use crate::config::Config;
     use crate::engines;
 
@@ -320,5 +331,42 @@ mod tests {
         let names: Vec<_> = chart.lines.iter().map(|line| &*line.name).collect();
         assert_eq!(names, ["rewind", "classic", "worker", "cgi"]);
         assert!(chart.title.ends_with(", 4 of 6 engines"), "{}", chart.title);
+    }
+
+    #[test]
+    fn engine_that_failed_to_start_in_a_later_round_is_in_no_chart() {
+        let mut all = ["classic", "fork"].map(measured);
+        for it in &mut all {
+            (it.samples.cpu, it.samples.rate) = (vec![1.0; 2], vec![1.0; 2]);
+        }
+        let names = |all: &[Contestant; 2]| {
+            let sorted: Vec<_> = all.iter().collect();
+            let chart = chart(&sorted, &[]).unwrap();
+            let mut names = vec![chart.lines.into_iter().map(|it| it.name).collect()];
+            for chart in bars(&sorted) {
+                let BarNumbers::Measured(bars) = chart.numbers else {
+                    panic!("they are measured here");
+                };
+                names.push(bars.into_iter().map(|(name, _)| name).collect::<Vec<_>>());
+            }
+            names
+        };
+        assert_eq!(names(&all), [["classic", "fork"]; 3]);
+        all[1].state = State::Fails("in round 3: it has ended".into());
+        assert_eq!(names(&all), [["classic"]; 3]);
+    }
+
+    #[test]
+    fn differences_are_from_the_reference_that_answers_were_compared_with() {
+        let mut other = measured("worker");
+        other.state = State::Differs(AnswerDifference {
+            path: "/".into(),
+            expected: "1".into(),
+            got: "2".into(),
+        });
+        let table = differences(&[&other], "rewind").unwrap();
+        assert_eq!(table.title, "Other answers than rewind");
+        let same = measured("rewind");
+        assert!(differences(&[&same], "rewind").is_none());
     }
 }
