@@ -66,14 +66,25 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 	@if [ "$$(id -u)" -eq 0 ]; then export SURUS_ENGINE_USER="$$(stat -c %U $(APP))"; fi; \
 	exec $(TARGET)/release/surus serve $(APP) --listen $(LISTEN)
 
-.PHONY: test
-test: setup $(if $(SKIP_PACKAGES),,static) ## Run all tests
+# Sources, brokers and frameworks for tests.
+.PHONY: test-files
+test-files: setup $(if $(SKIP_PACKAGES),,static)
 	scripts/php-source
 	scripts/elasticmq
 	scripts/frameworks laravel10 laravel13 messenger5 messenger7 symfony5 symfony6 symfony7 \
 		wordpress6 wordpress7
+
+.PHONY: test
+test: test-files ## Run all tests
 	python3 -m unittest --quiet tests/php/external/cli_driver.py
 	scripts/test-programs
+
+BUSY ?= 4
+TIMES ?= 1
+
+.PHONY: test-busy
+test-busy: test-files ## Run all tests next to four busy loops (BUSY), once (TIMES); long
+	scripts/test-busy $(BUSY) $(TIMES)
 
 .PHONY: test-queue
 test-queue: setup ## Test with ten thousand messages in each kind of queue; a minute
@@ -84,6 +95,7 @@ WORK_JOBS ?= 10000
 
 .PHONY: test-packages
 test-packages: setup static ## Test what `surus lambda package` and `build` make; three minutes
+	scripts/frameworks laravel13
 	cargo test --test lambda -- package::
 	cargo test --test cli -- build::
 

@@ -204,10 +204,18 @@ pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     check: impl FnOnce(&T) -> anyhow::Result<()>,
 ) -> Result<T, D::Error> {
     let value = T::deserialize(from)?;
-    match check(&value) {
-        Ok(()) => Ok(value),
-        Err(error) => Err(de::Error::custom(format_args!("{error:#}"))),
-    }
+    check(&value).map_err(custom::<D::Error>)?;
+    Ok(value)
+}
+
+/// Like [`one_or_more`], for lists that `check` accepts.
+pub fn checked_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+    check: impl FnOnce(&[T]) -> anyhow::Result<()>,
+) -> Result<Vec<T>, D::Error> {
+    let values: Vec<T> = one_or_more(from)?;
+    check(&values).map_err(custom::<D::Error>)?;
+    Ok(values)
 }
 
 /// For settings that are lists: a single string stands for a list of one.
@@ -247,6 +255,10 @@ pub fn checked_if_set<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     checked(from, |value: &Option<T>| {
         value.as_ref().map_or(Ok(()), check)
     })
+}
+
+fn custom<E: de::Error>(error: anyhow::Error) -> E {
+    E::custom(format_args!("{error:#}"))
 }
 
 fn outside<E: de::Error>(

@@ -20,7 +20,7 @@ use super::static_files;
 use super::validate::RequestRejection;
 use crate::app::site::{FoundFile, LookupError, Resolution, Site, Symlinks, normalize};
 use crate::event::{Response, ResponseBody};
-use crate::units::checked;
+use crate::units::{checked, one_or_more};
 
 static X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 static X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
@@ -30,6 +30,7 @@ static X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect"
 pub struct Settings {
     /// Directories besides the project from which `X-Sendfile` may name files; relative to the
     /// project.
+    #[serde(deserialize_with = "one_or_more")]
     pub directories: Vec<PathBuf>,
     /// URL paths for `X-Accel-Redirect`, and the directories that they stand for, relative to the
     /// project. Clients cannot request these paths. Other paths are looked up in the document root.

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn grace_below_the_timeout_is_found() {
+    fn shutdown_timeout_below_the_request_timeout_is_found() {
         let mut config = Config::default();
         config.http.shutdown_timeout = "59s".parse().unwrap();
         let found = found_with(&config, &[]);

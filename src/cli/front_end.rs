@@ -284,7 +284,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     admin.draining.store(true, Ordering::Release);
     served.end_tasks();
     let delay = config.http.shutdown_delay.0;
-    let grace = config.http.shutdown_timeout.0 + Duration::from_secs(1);
+    let limit = config.http.shutdown_timeout.0 + Duration::from_secs(1);
     end_of_queues.cancel();
     let ended_queues = futures_util::future::OptionFuture::from(running_queues);
     let drained = async {
@@ -298,7 +298,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         // rejects connections.
         tokio::time::sleep(delay).await;
         draining.cancel();
-        if tokio::time::timeout(grace, drained).await.is_err() {
+        if tokio::time::timeout(limit, drained).await.is_err() {
             warn!("shutdown timeout exceeded (http.shutdown_timeout); in-flight requests aborted");
         }
         if let Some(tracer) = &service.tracer {

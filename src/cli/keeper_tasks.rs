@@ -155,7 +155,7 @@ impl PrivilegedOperations for ProjectKeeper {
     type Trees = Vec<file_opener::OpenerTree>;
     type Attempt = Attempt;
 
-    fn grace(&self) -> Duration {
+    fn shutdown_timeout(&self) -> Duration {
         self.config.http.shutdown_delay.0 + self.config.http.shutdown_timeout.0
     }
 
@@ -278,8 +278,8 @@ impl PrivilegedOperations for ProjectKeeper {
         keeper_tasks::connect(self.plan(pool)?)
     }
 
-    fn queues_grace(&self) -> Option<Duration> {
-        self.queues.as_ref().map(|queues| queues.grace())
+    fn queues_shutdown_timeout(&self) -> Option<Duration> {
+        self.queues.as_ref().map(|queues| queues.shutdown_timeout())
     }
 
     fn stop_listening(&mut self) {

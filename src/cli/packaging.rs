@@ -20,6 +20,7 @@ use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::package::bootstrap::NamedProgram;
 use crate::package::kind::PackageKind;
+use crate::package::laravel::LaravelApplication;
 use crate::package::left_out::LeftOut;
 use crate::package::php::InstalledPhp;
 use crate::package::{
@@ -96,6 +97,8 @@ impl PackageRequest<'_> {
             Err(_) => None,
         };
         let place = kind.place(project);
+        let left_out = application::add(project, &self.except, place, &mut files)?;
+        let laravel = LaravelApplication::find(kind, project, &files)?;
         files.text(
             application::inside_of(place, "surus.toml"),
             settings::compose(
@@ -104,9 +107,9 @@ impl PackageRequest<'_> {
                 &placed,
                 script.as_deref(),
                 symfony::is_there(project)?,
+                laravel.as_ref(),
             )?,
         )?;
-        let left_out = application::add(project, &self.except, place, &mut files)?;
 
         say!("PHP {} for {}", installed.version, placed.machine.name());
         let names: Vec<_> = chosen

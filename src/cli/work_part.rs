@@ -35,7 +35,7 @@ mod absent {
             }
         }
 
-        pub fn grace(&self) -> Duration {
+        pub fn shutdown_timeout(&self) -> Duration {
             match *self {}
         }
 

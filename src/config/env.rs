@@ -150,9 +150,9 @@ fn candidates(section: &str, key: Option<&str>, text: &str) -> Vec<toml::Value> 
     // No file name of an extension contains a comma.
     match section == "php" && matches!(key, Some("extension" | "zend_extension")) {
         true => values.push(list.into()),
-        // Commas make a list of a setting that also accepts a single string; in php.ini they are
-        // part of the value.
-        false if section != "php" && list.len() > 1 => values.extend([list.into(), text.into()]),
+        // Of a setting that also accepts a single string, commas make a list, and an empty text is
+        // an empty list; in php.ini they are the value.
+        false if section != "php" && list.len() != 1 => values.extend([list.into(), text.into()]),
         false => values.extend([text.into(), list.into()]),
     }
     if key.is_none() {
@@ -238,6 +238,25 @@ mod tests {
         assert_eq!(config.pool["debug"].workers, Some(2));
         assert_eq!(config.pool["debug"].env["A"], "b");
         assert_eq!(config.route.len(), 1);
+    }
+
+    #[test]
+    fn list_is_empty_without_text_and_has_several_values_with_commas() {
+        let config = config(&[
+            ("SURUS_SITE_INDEX", "index.php, index.html"),
+            ("SURUS_SITE_HIDDEN", "*.bak"),
+            ("SURUS_TLS_CERTIFICATE", ""),
+            ("SURUS_WATCH_IGNORE", ""),
+            ("SURUS_LAMBDA_AFTER_RESTORE", "['/a', '/b']"),
+            ("SURUS_LAMBDA_ERROR_STATUSES", "503"),
+        ])
+        .unwrap();
+        assert_eq!(config.site.index, ["index.php", "index.html"]);
+        assert_eq!(config.site.hidden, ["*.bak"]);
+        assert!(config.tls.certificate.is_empty());
+        assert!(config.watch.ignore.is_empty());
+        assert_eq!(config.lambda.after_restore, ["/a", "/b"]);
+        assert_eq!(config.lambda.error_statuses.len(), 1);
     }
 
     #[test]

@@ -413,6 +413,44 @@ mod tests {
     }
 
     #[test]
+    fn single_value_stands_for_a_list_of_one() {
+        for (setting, value) in [
+            ("site.index", "'a.php'"),
+            ("site.no_php", "'/uploads'"),
+            ("site.hidden", "'*.bak'"),
+            ("x_sendfile.directories", "'files'"),
+            ("engine.shared_sockets", "'unix:/dev/log'"),
+            ("lambda.before_snapshot", "'/a'"),
+            ("lambda.after_restore", "'/a'"),
+            ("lambda.binary_media_types", "'*/*'"),
+            ("lambda.env_defaults", "'APP_ENV'"),
+            ("lambda.error_statuses", "503"),
+            ("package.extensions", "'redis'"),
+            ("watch.ignore", "'uploads'"),
+        ] {
+            let read = |value: &str| {
+                let config: Config = toml::from_str(&format!("{setting} = {value}")).unwrap();
+                serde_json::to_value(config).unwrap()
+            };
+            let single = read(value);
+            assert_eq!(single, read(&format!("[{value}]")), "{setting}");
+            assert_ne!(single, read("[]"), "{setting}");
+        }
+        let route = |methods: &str| -> Result<Config, toml::de::Error> {
+            toml::from_str(&format!("[[route]]\nprefix = '/'\ndeny = true\nmethods = {methods}"))
+        };
+        let methods = route("'GET'").unwrap().route.remove(0).methods;
+        assert_eq!(methods, Some(vec!["GET".to_owned()]));
+        // A single value is checked like the values of a list.
+        for wrong in ["''", "'get'", "[]", "7"] {
+            assert!(route(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["site.index = '.x'", "site.no_php = 'x'"] {
+            assert!(toml::from_str::<Config>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn repeated_extensions_add_up_and_other_entries_are_replaced() {
         let mut php = BTreeMap::new();
         for (name, value) in [

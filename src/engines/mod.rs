@@ -94,6 +94,7 @@ pub struct Settings {
     pub profile: Option<Arc<std::fs::File>>,
     /// On `rewind` and `fork`: peers of connections that the boot may leave open for all workers to
     /// share. The names are those of the error message: `["127.0.0.1:6379", "unix:/dev/log"]`.
+    #[serde(deserialize_with = "units::one_or_more")]
     pub shared_sockets: Vec<String>,
     /// On `rewind`: compares all memory with the checkpoint after each request and replaces a
     /// worker that differs. Slow.

@@ -71,7 +71,7 @@ pub trait PrivilegedOperations {
     type Attempt;
 
     /// How long a front end may take to exit after it is asked to.
-    fn grace(&self) -> Duration;
+    fn shutdown_timeout(&self) -> Duration;
 
     /// The number of sites.
     fn sites(&self) -> u16;
@@ -138,7 +138,7 @@ pub trait PrivilegedOperations {
     fn stop_listening(&mut self);
 
     /// How long running jobs may take to finish; None if a server has no queues.
-    fn queues_grace(&self) -> Option<Duration>;
+    fn queues_shutdown_timeout(&self) -> Option<Duration>;
 
     /// Starts the process that runs the queues; returns its process id and the keeper's end of the
     /// socket to it.

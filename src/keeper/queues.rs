@@ -47,7 +47,7 @@ impl Queues {
     /// Starts the process if there should be one.
     pub fn start_if_due<D: PrivilegedOperations>(&mut self, services: &mut Services<D>) {
         let is_due = self.running.is_none() && Instant::now() >= self.due;
-        if !is_due || services.queues_grace().is_none() {
+        if !is_due || services.queues_shutdown_timeout().is_none() {
             return;
         }
         match services.start_queues() {

@@ -253,9 +253,9 @@ impl<D: PrivilegedOperations> Keeper<D> {
                         None => {
                             service_manager::tell(&self.manager, ServiceState::Stopping);
                             self.stop_requested = Some(now);
-                            let jobs = self.services.queues_grace().unwrap_or_default();
+                            let jobs = self.services.queues_shutdown_timeout().unwrap_or_default();
                             self.queues.end_by(now + jobs + RESERVE);
-                            self.end = Some(now + self.services.grace() + RESERVE);
+                            self.end = Some(now + self.services.shutdown_timeout() + RESERVE);
                             self.services.stop_listening();
                         }
                         // As in the front end: the same order, passed on by another process.

@@ -70,13 +70,13 @@ impl<D: PrivilegedOperations> Services<D> {
     }
 
     /// How long a front end may take to exit after it is asked to.
-    pub fn grace(&self) -> Duration {
-        self.operations.grace()
+    pub fn shutdown_timeout(&self) -> Duration {
+        self.operations.shutdown_timeout()
     }
 
-    /// As [`PrivilegedOperations::queues_grace`].
-    pub fn queues_grace(&self) -> Option<Duration> {
-        self.operations.queues_grace()
+    /// As [`PrivilegedOperations::queues_shutdown_timeout`].
+    pub fn queues_shutdown_timeout(&self) -> Option<Duration> {
+        self.operations.queues_shutdown_timeout()
     }
 
     /// As [`PrivilegedOperations::stop_listening`].

@@ -10,6 +10,7 @@ pub mod executable;
 pub mod extensions;
 pub mod ini;
 pub mod kind;
+pub mod laravel;
 pub mod left_out;
 pub mod libraries;
 pub mod library;
@@ -23,11 +24,13 @@ pub mod symfony;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use surus_sys::openat2;
+
+use crate::units;
 
 /// Where Lambda unpacks a function.
 pub const ROOT: &str = "/var/task";
@@ -50,12 +53,25 @@ pub fn unpacked(root: PathBuf) -> PathBuf {
     }
 }
 
+/// Whether composer.json of the project requires a package.
+fn requires(project: &Path, package: &str) -> anyhow::Result<bool> {
+    let file = project.join("composer.json");
+    if !file.is_file() {
+        return Ok(false);
+    }
+    let cannot = || format!("cannot read {}", file.display());
+    let text = fs::read_to_string(&file).with_context(cannot)?;
+    let composer: serde_json::Value = serde_json::from_str(&text).with_context(cannot)?;
+    Ok(composer["require"].get(package).is_some())
+}
+
 /// Settings of `surus lambda package` and `surus build`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Extensions in addition to the usual ones and those required by composer.json and
     /// composer.lock.
+    #[serde(deserialize_with = "units::one_or_more")]
     pub extensions: Vec<String>,
     /// Whether to package OPcache's compiled files, so that cold starts need not compile.
     pub compile: bool,
@@ -173,6 +189,21 @@ impl PackageFiles {
                 executable: false,
             },
         )
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Reads a file, if the package has it.
+    pub fn read(&self, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(file) = self.0.get(name) else {
+            return Ok(None);
+        };
+        let mut content = Vec::new();
+        let read = file.content.open()?.read_to_end(&mut content);
+        read.with_context(|| format!("cannot read {name}"))?;
+        Ok(Some(content))
     }
 
     /// The content of a text file.

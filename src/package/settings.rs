@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::kind::PackageKind;
+use super::laravel::LaravelApplication;
 use super::php::Placed;
 use super::{OURS, ROOT, compiled, symfony};
 
@@ -16,6 +17,7 @@ pub fn compose(
     php: &Placed,
     script: Option<&str>,
     is_symfony: bool,
+    laravel: Option<&LaravelApplication>,
 ) -> anyhow::Result<String> {
     let absolute = |name: &str| {
         let path = kind.root().join(name);
@@ -47,8 +49,22 @@ pub fn compose(
         // Where it runs, another PHP may have ini files and extensions of its own.
         env.entry("PHP_INI_SCAN_DIR").or_insert("".into());
     }
+    let mut defaults = Vec::new();
     if is_symfony {
-        symfony::set_environment(kind, env);
+        defaults.extend(symfony::set_environment(kind, env));
+    }
+    if let Some(laravel) = laravel {
+        defaults.extend(laravel.set_environment(env));
+    }
+    if kind == PackageKind::Function && !defaults.is_empty() {
+        let lambda = section(&mut project, "lambda")?;
+        let mut names = match lambda.remove("env_defaults") {
+            Some(toml::Value::Array(names)) => names,
+            // A single name, or none.
+            own => own.into_iter().collect(),
+        };
+        names.extend(defaults.into_iter().map(toml::Value::from));
+        lambda.insert("env_defaults".into(), names.into());
     }
     written(kind, &project)
 }
@@ -140,7 +156,7 @@ mod tests {
         let project: toml::Table = toml::from_str(
             "[engine]\nname = 'rewind'\nuser = 'app'\n\
              surus_php = '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n\
-             [deploy.env]\nDSN = 'secret'\n",
+             [deploy.env]\nDSN = 'secret'\n[lambda]\nenv_defaults = 'A'\n",
         )
         .unwrap();
         let php = Placed {
@@ -150,7 +166,9 @@ mod tests {
             ini_file: ".surus/php.ini".into(),
         };
         let script = Some(".surus/php/lambda/events.php");
-        let of = |kind, project: &toml::Table| compose(kind, project.clone(), &php, script, true);
+        let of = |kind, project: &toml::Table| {
+            compose(kind, project.clone(), &php, script, true, None)
+        };
         let text = of(PackageKind::Function, &project).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let engine = &table["engine"];
@@ -174,6 +192,12 @@ mod tests {
             table["env"]["GCONV_PATH"].as_str(),
             Some("/var/task/.surus/gconv")
         );
+        let overridable = ["A", "APP_ENV", "APP_DEBUG", "APP_CACHE_DIR", "APP_LOG_DIR"];
+        let overridable = overridable.map(toml::Value::from);
+        assert_eq!(
+            table["lambda"]["env_defaults"].as_array().unwrap(),
+            &overridable
+        );
         let compiled: toml::Table =
             toml::from_str(&with_compiled(text.as_bytes()).unwrap()).unwrap();
         let place = compiled["lambda"]["opcache_dir"].as_str();
@@ -192,6 +216,7 @@ mod tests {
         assert_eq!(env["APP_ENV"].as_str(), Some("prod"));
         // Other users could create that directory first.
         assert!(!env.contains_key("APP_CACHE_DIR"));
+        assert_eq!(table["lambda"]["env_defaults"].as_str(), Some("A"));
     }
 
     #[test]

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context;
-
 use super::kind::PackageKind;
 use super::{OURS, PackageFiles};
 
@@ -18,29 +16,25 @@ const LOGS: &str = "/tmp/surus-symfony/log";
 
 /// Whether the project requires Symfony's framework.
 pub fn is_there(project: &Path) -> anyhow::Result<bool> {
-    let file = project.join("composer.json");
-    if !file.is_file() {
-        return Ok(false);
-    }
-    let text = std::fs::read_to_string(&file)?;
-    let composer: serde_json::Value =
-        serde_json::from_str(&text).with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(composer["require"]
-        .get("symfony/framework-bundle")
-        .is_some())
+    super::requires(project, "symfony/framework-bundle")
 }
 
-/// Adds the variables that `[env]` of the project's surus.toml does not set. An executable has
-/// directories of its own: other users may write to `/tmp`.
-pub fn set_environment(kind: PackageKind, env: &mut toml::Table) {
+/// Adds the variables that `[env]` of the project's surus.toml does not set, and returns their
+/// names. An executable has directories of its own: other users may write to `/tmp`.
+pub fn set_environment(kind: PackageKind, env: &mut toml::Table) -> Vec<&'static str> {
     let everywhere = [("APP_ENV", "prod"), ("APP_DEBUG", "0")];
     let of_function = [("APP_CACHE_DIR", CACHE), ("APP_LOG_DIR", LOGS)];
     let of_function = of_function
         .into_iter()
         .filter(|_| kind == PackageKind::Function);
+    let mut defaults = Vec::new();
     for (name, value) in everywhere.into_iter().chain(of_function) {
-        env.entry(name).or_insert(value.into());
+        if !env.contains_key(name) {
+            env.insert(name.into(), value.into());
+            defaults.push(name);
+        }
     }
+    defaults
 }
 
 /// Adds the cache that the package's PHP created below `root`, a path without links, and returns

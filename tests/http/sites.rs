@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::Surus;
+use crate::common::executable::copy_executable;
 use crate::wire::{Answer, Wire};
 
 /// A directory with these files, which every user may read.
@@ -411,6 +412,35 @@ fn failed_reload_of_a_site_keeps_its_old_version_alone() {
     assert!(reloaded.contains(": a: "), "{reloaded}");
     assert_eq!(body(&get(&server, "a.example", "/")), "a1");
     assert_eq!(body(&get(&server, "b.example", "/")), "b2");
+}
+
+#[test]
+fn each_site_runs_on_its_own_surus_php() {
+    let code = "<?php $program = fn () => print readlink('/proc/self/exe');
+        getenv('SURUS_ENGINE') === 'classic' ? $program() : surus_serve($program);";
+    let dir = project(&[("index.php", code)]);
+    let own = dir.path().join("surus-php");
+    copy_executable(Path::new(surus_php::EXECUTABLE), &own);
+    let sites = format!(
+        "engine.name = 'classic'\n[[site]]\nhost = 'a.example'\n\
+         [[site]]\nhost = 'b.example'\nengine.surus_php = '{0}'\n\
+         [[site]]\nhost = 'c.example'\nengine.name = 'rewind'\n\
+         [[site]]\nhost = 'd.example'\nengine.name = 'rewind'\nengine.surus_php = '{0}'\n",
+        own.display()
+    );
+    std::fs::write(dir.path().join("surus.toml"), sites).unwrap();
+    let server = start(dir.path());
+    let own = own.canonicalize().unwrap().display().to_string();
+    for (host, is_own) in [
+        ("a.example", false),
+        ("b.example", true),
+        ("c.example", false),
+        ("d.example", true),
+    ] {
+        let program = body(&get(&server, host, "/"));
+        assert!(program.starts_with('/'), "{host}: {program}");
+        assert_eq!(program == own, is_own, "{host}: {program}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests that the zip of `surus lambda package` runs without anything else from this machine.
 
+mod laravel;
 mod run;
 
 use std::fs::{self, File};

@@ -20,7 +20,7 @@ use self::headers::HeaderRule;
 pub use self::redirect::Redirect;
 use super::{Settings, Site, normalize};
 use crate::app::host::{self, HostPattern};
-use crate::units::{checked, checked_if_set, one_or_more};
+use crate::units::{checked, checked_if_set, checked_list, one_or_more};
 
 /// One `[[route]]`. It has `host`, or one of `prefix`, `suffix` and `regex`, or both; at most one
 /// of `engine`, `root`, `redirect` and `deny`; and any number of conditions. All conditions must
@@ -355,7 +355,7 @@ fn matching<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Err
 }
 
 fn with_method<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
-    checked_if_set(from, |names: &Vec<String>| methods(names).map(drop))
+    checked_list(from, |names| methods(names).map(drop)).map(Some)
 }
 
 fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {

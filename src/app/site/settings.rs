@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::document_root::Symlinks;
 use super::hidden_files;
 use super::normalize::{NameKind, fold, kind, normalize};
-use crate::units::checked;
+use crate::units::checked_list;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -95,15 +95,13 @@ pub(super) fn no_php(prefixes: &[String]) -> Result<Vec<String>> {
 }
 
 fn hidden_patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked(from, |patterns: &Vec<String>| {
-        hidden_files::own(patterns).map(drop)
-    })
+    checked_list(from, |patterns| hidden_files::own(patterns).map(drop))
 }
 
 fn indexes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked(from, |names: &Vec<String>| index(names).map(drop))
+    checked_list(from, |names| index(names).map(drop))
 }
 
 fn for_uploads<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked(from, |prefixes: &Vec<String>| no_php(prefixes).map(drop))
+    checked_list(from, |prefixes| no_php(prefixes).map(drop))
 }

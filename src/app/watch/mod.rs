@@ -13,11 +13,13 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use self::files::ProjectFiles;
+use crate::units::one_or_more;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Paths relative to the project whose changes do not count, such as `public/uploads`.
+    #[serde(deserialize_with = "one_or_more")]
     pub ignore: Vec<PathBuf>,
     /// Polls all files each second, for file systems that do not report changes.
     pub poll: bool,

@@ -123,6 +123,11 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
     // The function's environment variables are meant for the application. APP_RUNTIME says how it
     // boots.
     config.engine.clear_env = false;
+    for name in &config.lambda.env_defaults {
+        if let Some(value) = text(name) {
+            config.env.insert(name.clone(), value);
+        }
+    }
     engine_setup::look_at_application(&directory, &mut config);
     if matches!(config.engine.warmup, Warmup::Auto | Warmup::Learn) {
         // It would take longer than it saves a function that serves few events.

@@ -55,7 +55,7 @@ impl WorkPart {
     }
 
     /// How long jobs may take to finish at the end.
-    pub fn grace(&self) -> Duration {
+    pub fn shutdown_timeout(&self) -> Duration {
         self.config.work.shutdown_timeout.0
     }
 

@@ -216,7 +216,7 @@ pub async fn run(
     let connections = TaskTracker::new();
     let max = service.settings.max_connections;
     let limiter = Arc::new(ConnectionLimiter::new(max, "http.max_connections"));
-    let grace = service.settings.shutdown_timeout.0;
+    let shutdown_timeout = service.settings.shutdown_timeout.0;
     let quic: Vec<_> = quic.into_iter().map(Arc::new).collect();
     let mut accepting: Vec<_> = listeners
         .into_iter()
@@ -248,7 +248,7 @@ pub async fn run(
     if !connections.is_empty() {
         info!(connections = connections.len(), "draining");
     }
-    let _ = tokio::time::timeout(grace, connections.wait()).await;
+    let _ = tokio::time::timeout(shutdown_timeout, connections.wait()).await;
     for listener in &quic {
         listener.end().await;
     }

@@ -46,6 +46,9 @@ pub struct Settings {
     pub opcache_dir: Option<PathBuf>,
     /// The application's warmed-up cache in a package; it is copied to `APP_CACHE_DIR`.
     pub cache: Option<PathBuf>,
+    /// Variables in `[env]` that the function's own ones override.
+    #[serde(deserialize_with = "units::one_or_more")]
+    pub env_defaults: Vec<String>,
     /// How responses to HTTP events are sent.
     pub mode: ResponseMode,
     /// Time kept from each event's deadline for ending late workers and sending the response.
@@ -59,8 +62,10 @@ pub struct Settings {
     /// event that Lambda has sent.
     pub events_over_http: bool,
     /// SnapStart: URLs requested before the snapshot.
+    #[serde(deserialize_with = "units::one_or_more")]
     pub before_snapshot: Vec<String>,
     /// SnapStart: URLs requested after each restore.
+    #[serde(deserialize_with = "units::one_or_more")]
     pub after_restore: Vec<String>,
     /// Whether an API's stage is removed from the beginning of the path.
     pub strip_stage: http_event::StripStage,
@@ -68,8 +73,10 @@ pub struct Settings {
     pub base_path: Option<http_event::PathPrefix>,
     /// The `binaryMediaTypes` of the REST API that calls the function: it decodes base64 for these
     /// types.
+    #[serde(deserialize_with = "units::one_or_more")]
     pub binary_media_types: Vec<http_event::MediaType>,
     /// Response statuses that make an HTTP event fail.
+    #[serde(deserialize_with = "error_statuses::one_or_more")]
     pub error_statuses: Vec<error_statuses::Statuses>,
     /// Proxies in front of the service, such as a CDN; their `X-Forwarded-For` and `-Host` are
     /// trusted.
@@ -103,6 +110,7 @@ impl Default for Settings {
             script: None,
             opcache_dir: None,
             cache: None,
+            env_defaults: Vec::new(),
             mode: ResponseMode::Buffered,
             deadline_margin: Time::millis(500),
             init_timeout: Time::millis(9800),

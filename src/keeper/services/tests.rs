@@ -16,7 +16,7 @@ impl PrivilegedOperations for Sleepers {
     type Trees = ();
     type Attempt = ();
 
-    fn grace(&self) -> Duration {
+    fn shutdown_timeout(&self) -> Duration {
         Duration::ZERO
     }
     fn sites(&self) -> u16 {
@@ -64,7 +64,7 @@ impl PrivilegedOperations for Sleepers {
         bail!("none")
     }
     fn stop_listening(&mut self) {}
-    fn queues_grace(&self) -> Option<Duration> {
+    fn queues_shutdown_timeout(&self) -> Option<Duration> {
         None
     }
     fn start_queues(&mut self) -> anyhow::Result<(u32, Seqpacket)> {

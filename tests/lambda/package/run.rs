@@ -12,7 +12,7 @@ use crate::common::empty_root::{can_chroot, static_surus};
 use crate::runtime::api::{Api, Call, Event};
 
 /// Unpacks the zip at `/var/task`, in a root with three more empty directories.
-fn unpack(zip: &Path) -> tempfile::TempDir {
+pub(super) fn unpack(zip: &Path) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     fs::set_permissions(root.path(), PermissionsExt::from_mode(0o755)).unwrap();
     for name in ["proc", "dev", "tmp", "var/task"] {
@@ -24,13 +24,13 @@ fn unpack(zip: &Path) -> tempfile::TempDir {
 }
 
 /// The function as Lambda starts it, with only /proc and /dev of this machine, as an unknown user.
-struct Function {
+pub(super) struct Function {
     api: Api,
     process: Child,
 }
 
 impl Function {
-    fn start(root: &Path, environment: &str) -> Function {
+    pub(super) fn start(root: &Path, environment: &str) -> Function {
         let api = Api::start();
         let (root, address) = (root.display(), &api.address);
         // The new root has no program that could set variables, so the script sets them outside.
@@ -51,7 +51,7 @@ impl Function {
         Function { api, process }
     }
 
-    fn ask(&self, id: &str, event: &Value) -> Call {
+    pub(super) fn ask(&self, id: &str, event: &Value) -> Call {
         self.api.send(Event::new(id, event));
         self.api.answer(id)
     }
@@ -80,6 +80,14 @@ fn request() -> Value {
         },
         "isBase64Encoded": false,
     })
+}
+
+/// The event of a function URL for this path.
+pub(super) fn get(path: &str) -> Value {
+    let mut event = request();
+    event["rawPath"] = path.into();
+    event["requestContext"]["http"]["path"] = path.into();
+    event
 }
 
 #[test]
@@ -284,12 +292,6 @@ fn symfony_runs_unchanged_from_its_package() {
     }
     let zips = tempfile::tempdir().unwrap();
     let project = symfony();
-    let get = |path: &str| {
-        let mut event = request();
-        event["rawPath"] = path.into();
-        event["requestContext"]["http"]["path"] = path.into();
-        event
-    };
     let zip = zips.path().join("function.zip");
     let made = project.package(
         &zip,

@@ -1,4 +1,5 @@
-//! Tests that `APP_RUNTIME` of the function's environment says how an application boots.
+//! Tests variables of the function's environment: `APP_RUNTIME` says how an application boots, and
+//! others override defaults in `[env]`.
 
 use super::function::Function;
 
@@ -65,4 +66,15 @@ fn app_runtime_of_the_function_overrides_the_loaders_class() {
         let said = function.get("a", "/").text();
         assert_eq!(said, format!("{expected} {runtime}"), "{default}");
     }
+}
+
+#[test]
+fn variables_of_the_function_override_defaults_of_the_package() {
+    let code = "<?php echo getenv('OWN'), ' ', getenv('DEFAULT'), ' ', getenv('OTHER');";
+    let settings = "[env]\nOWN = 'own'\nDEFAULT = 'default'\nOTHER = 'default'\n\
+                    [lambda]\nenv_defaults = ['DEFAULT', 'OTHER']\n";
+    let files = [("index.php", code), ("surus.toml", settings)];
+    let env = [("OWN", "function"), ("DEFAULT", "function")];
+    let function = Function::start(&files, &env);
+    assert_eq!(function.get("a", "/").text(), "own function default");
 }

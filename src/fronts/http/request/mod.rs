@@ -126,6 +126,8 @@ impl Service {
             guard.engine = site.static_label;
         }
         let version = request.version();
+        // The other requests of such a connection must not wait because one was rejected.
+        let is_shared = version > Version::HTTP_11 || forwarded::is_trusted(peer, proxies);
         let is_head = request.method() == Method::HEAD;
         // Everything that need not wait happens here, because it would make the future larger.
         let (mut parts, incoming) = request.into_parts();
@@ -233,8 +235,7 @@ impl Service {
                 let (mut outcome, mut response) = match result {
                     Ok(response) => (class(response.status()), response),
                     Err(problem) => {
-                        // With HTTP/2, the connection's other requests must not wait.
-                        if problem.is_overload() && version <= Version::HTTP_11 {
+                        if problem.is_overload() && !is_shared {
                             connection.timers.pause(RETRY_AFTER);
                         }
                         problem.answer(guard.request_id, &mut is_last)

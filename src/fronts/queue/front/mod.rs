@@ -102,7 +102,7 @@ struct Drive {
     /// The leases of all jobs that this process holds, by queue and job id.
     leases: Vec<HashMap<String, HeldLease>>,
     running: Work<Ended>,
-    /// Running jobs by number, for the end of the grace period.
+    /// Running jobs by number, for the end of the shutdown timeout.
     begun: HashMap<usize, (usize, Job)>,
     receiving: Receiving,
     is_receiving: Vec<bool>,
@@ -116,8 +116,9 @@ struct Drive {
     is_draining: bool,
 }
 
-/// Runs jobs until `stop` is cancelled, then finishes the running ones within the grace period and
-/// returns the others. Afterwards the caller ends PHP's processes and releases what is left.
+/// Runs jobs until `stop` is cancelled, then finishes the running ones within
+/// `work.shutdown_timeout` and returns the others. Afterwards the caller ends PHP's processes and
+/// releases what is left.
 pub async fn run(front: Arc<Front>, stop: CancellationToken) -> Interrupted {
     Drive::new(front, stop).run().await
 }
@@ -161,7 +162,7 @@ impl Drive {
             .map(|consumer| consumer.lease)
             .min();
         let mut extend = tokio::time::interval(shortest.unwrap_or(Duration::from_secs(30)) / 3);
-        let mut grace = None;
+        let mut deadline = None;
         loop {
             if let Some(capacity) = &mut self.capacity {
                 let able = *capacity.borrow_and_update();
@@ -191,9 +192,9 @@ impl Drive {
                 () = stop.cancelled(), if !self.is_draining => {
                     self.drain();
                     let limit = self.front.settings.shutdown_timeout.0;
-                    grace = Some(now() + limit);
+                    deadline = Some(now() + limit);
                 }
-                () = until(grace) => {
+                () = until(deadline) => {
                     warn!(
                         jobs = self.running.len(),
                         unsettled = self.settling.len(),
