@@ -8,6 +8,7 @@ pub mod budget;
 pub mod busy_poll;
 pub mod cli;
 pub mod config;
+pub mod connect;
 pub mod deploy;
 pub mod emulator;
 pub mod engine;

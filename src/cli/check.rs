@@ -63,6 +63,12 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
         Some(file) => findings.fine("configuration", file.display()),
         None => findings.fine("configuration", "defaults; no surus.toml found"),
     }
+    if let Some(unread) = &loaded.unread {
+        findings.note(format_args!(
+            "{} is not read, because --config names another file",
+            unread.display()
+        ));
+    }
     if let Some(warning) = config_trust::warning(&loaded) {
         findings.note(warning);
     }

@@ -68,7 +68,8 @@ pub fn run(args: Init) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", file.display()))?;
     print(&text);
     say!(
-        "\nwritten to {}; `surus serve {named}` reads it",
+        "\nwritten to {}; `surus serve {named}` reads it, but with --config, as in the packaged \
+         systemd units, it does not",
         file.display()
     );
     Ok(())

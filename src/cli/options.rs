@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use tracing::{info, warn};
 
 use super::{config_trust, engine_setup};
 use crate::config::{self, Config, IniValue, Loaded};
@@ -74,6 +75,19 @@ impl Project {
         config_trust::check(&loaded, &self.directory()?)?;
         loaded.config.engine.is_replaceable = config_trust::replaceable(&loaded).is_some();
         Ok(loaded)
+    }
+}
+
+/// Logs the configuration file that was read, and that of the project if it was not.
+pub(super) fn log_files(read: Option<&Path>, unread: Option<&Path>) {
+    if let Some(file) = read {
+        info!(file = %file.display(), "configuration read");
+    }
+    if let Some(file) = unread {
+        warn!(
+            file = %file.display(),
+            "the project's configuration is not read, because --config names another file"
+        );
     }
 }
 

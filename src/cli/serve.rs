@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::front_end::{FrontEnd, KeeperHandle, run_front_end};
 use super::inherited::InheritedSockets;
 use super::keeper_tasks::{ProjectKeeper, Sockets};
-use super::options::ServeArgs;
+use super::options::{ServeArgs, log_files};
 use super::served::open_tree;
 use super::site_plans::{Plans, SitePlan};
 use super::work_part::WorkPart;
@@ -76,9 +76,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     }
     let admin = config.admin.address(&project);
     let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone(), &admin));
-    if let Some(file) = &loaded.file {
-        info!(file = %file.display(), "configuration read");
-    }
+    log_files(loaded.file.as_deref(), loaded.unread.as_deref());
     if let Some(roadrunner) = &loaded.roadrunner {
         roadrunner.log();
     }

@@ -99,18 +99,26 @@ pub fn site_line(site: &SiteStatus) -> String {
     }
 }
 
+/// When a certificate ends, in seconds since 1970.
+fn end(served: &CertificateStatus) -> u64 {
+    let end = u64::try_from(served.not_after).unwrap_or(0);
+    end.min(LAST_SECOND)
+}
+
+/// The time to the end of a certificate, as in `in 62 days`. None if it has ended.
+pub fn time_left(served: &CertificateStatus, now: u64) -> Option<String> {
+    Some(match end(served).checked_sub(now)? {
+        left @ 0..172_800 => format!("in {} h", left / 3600),
+        left => format!("in {} days", left / 86400),
+    })
+}
+
 /// A line for each certificate. `now` is in seconds since 1970.
-pub fn certificates(served: &[CertificateStatus], now: u64) -> Vec<String> {
+fn certificates(served: &[CertificateStatus], now: u64) -> Vec<String> {
     let line = |served: &CertificateStatus| {
-        let end = u64::try_from(served.not_after)
-            .unwrap_or(0)
-            .min(LAST_SECOND);
-        let at = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(end));
-        let left = match end.checked_sub(now) {
-            None => "it has ended".into(),
-            Some(left @ 0..172_800) => format!("in {} h", left / 3600),
-            Some(left) => format!("in {} days", left / 86400),
-        };
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(end(served));
+        let at = httpdate::fmt_http_date(end);
+        let left = time_left(served, now).unwrap_or("it has ended".into());
         let (names, file) = (served.names.join(", "), &served.certificate);
         format!("certificate of {names} ends {at} ({left}): {file}")
     };

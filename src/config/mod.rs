@@ -10,6 +10,7 @@ mod type_error;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -263,6 +264,8 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// The same, open.
     pub opened: Option<File>,
+    /// The project's `surus.toml`, if another file was read in its place.
+    pub unread: Option<PathBuf>,
     /// RoadRunner's configuration, if it was read.
     pub roadrunner: Option<roadrunner::Settings>,
     /// How all of that was read.
@@ -311,10 +314,13 @@ fn load_by(
         engine: engine.map(str::to_owned),
         ..ConfigOrigin::default()
     };
-    let default = project.join("surus.toml");
-    let file = match file {
-        Some(file) => Some(file.to_path_buf()),
-        None => default.is_file().then_some(default),
+    let default = Some(project.join("surus.toml")).filter(|default| default.is_file());
+    let (file, unread) = match file {
+        Some(file) => {
+            let unread = default.filter(|default| !is_same_file(file, default));
+            (Some(file.to_path_buf()), unread)
+        }
+        None => (default, None),
     };
     let (mut table, opened) = match &file {
         Some(path) => file::read(path, open).map(|(table, opened)| (table, Some(opened)))?,
@@ -361,16 +367,45 @@ fn load_by(
         config,
         file,
         opened,
+        unread,
         roadrunner,
         origin,
         has_listen,
     })
 }
 
+/// Whether two paths lead to one file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let found = |path: &Path| {
+        let file = path.metadata().ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    found(one).is_some_and(|one| Some(one) == found(other))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_of_the_project_that_another_displaces_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, other) = (dir.path().join("surus.toml"), dir.path().join("other.toml"));
+        let unread = |file: Option<&Path>| {
+            let loaded = load(dir.path(), file, std::iter::empty(), None).unwrap();
+            loaded.unread
+        };
+        std::fs::write(&other, "engine.workers = 2").unwrap();
+        assert_eq!(unread(Some(&other)), None);
+        std::fs::write(&own, "engine.workers = 3").unwrap();
+        assert_eq!(unread(Some(&other)), Some(own.clone()));
+        let link = dir.path().join("link.toml");
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        for same in [None, Some(&*own), Some(&*link)] {
+            assert_eq!(unread(same), None, "{same:?}");
+        }
+    }
 
     #[test]
     fn domains_open_the_ports_of_the_web_unless_addresses_are_set() {

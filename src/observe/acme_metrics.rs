@@ -1,6 +1,7 @@
-//! Attempts to get certificates: their counter, and what the last one of each domain has said.
+//! Attempts to get certificates: their counter, what the last one of each domain has said, and the
+//! domains that lack a certificate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -8,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::status::AcmeStatus;
+use super::status::{AcmeStatus, DomainStatus};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AcmeAttempt {
@@ -21,6 +22,8 @@ pub struct AcmeMetrics {
     attempts: Family<AcmeAttempt, Counter>,
     /// By domain.
     last: RwLock<BTreeMap<String, AcmeStatus>>,
+    /// The domains without a valid certificate.
+    pending: RwLock<BTreeSet<String>>,
 }
 
 impl AcmeMetrics {
@@ -56,9 +59,68 @@ impl AcmeMetrics {
         last.values().cloned().collect()
     }
 
+    /// Sets the domains without a valid certificate.
+    pub fn set_pending(&self, domains: BTreeSet<String>) {
+        *self.pending.write().unwrap_or_else(PoisonError::into_inner) = domains;
+    }
+
+    /// The domains that lack a valid certificate, or a new one.
+    pub fn lacking(&self) -> Vec<DomainStatus> {
+        let pending = self.pending.read().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
+        let failed = last.values().filter(|attempt| attempt.reason.is_some());
+        let failed = failed.map(|attempt| &attempt.domain);
+        let domains: BTreeSet<&String> = pending.iter().chain(failed).collect();
+        let status = |domain: &String| {
+            let attempt = last.get(domain);
+            DomainStatus {
+                domain: domain.clone(),
+                is_pending: pending.contains(domain),
+                next: attempt.map(|attempt| attempt.next),
+                reason: attempt.and_then(|attempt| attempt.reason.clone()),
+            }
+        };
+        domains.into_iter().map(status).collect()
+    }
+
     fn counter(&self, domain: &str, result: &'static str) -> Counter {
         let domain = domain.to_owned();
         self.attempts
             .get_or_create_owned(&AcmeAttempt { domain, result })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_without_a_certificate_and_failed_renewals_are_listed() {
+        let acme = AcmeMetrics::default();
+        assert!(acme.lacking().is_empty());
+        acme.set_pending(["new.example", "refused.example"].map(String::from).into());
+        for (domain, reason) in [
+            ("refused.example", Some("no such domain")),
+            ("renewed.example", None),
+            ("stale.example", Some("the authority is away")),
+        ] {
+            acme.set_last(AcmeStatus {
+                domain: domain.into(),
+                next: 7,
+                reason: reason.map(String::from),
+            });
+        }
+        let status = |domain: &str, is_pending, next, reason: Option<&str>| DomainStatus {
+            domain: domain.into(),
+            is_pending,
+            next,
+            reason: reason.map(String::from),
+        };
+        let expected = [
+            status("new.example", true, None, None),
+            status("refused.example", true, Some(7), Some("no such domain")),
+            status("stale.example", false, Some(7), Some("the authority is away")),
+        ];
+        assert_eq!(acme.lacking(), expected);
     }
 }

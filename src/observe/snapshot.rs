@@ -9,8 +9,8 @@ use super::latencies::Counts;
 use super::metrics::Metrics;
 use super::slowest;
 use super::status::{
-    CertificateStatus, EngineStatus, ExitCount, OutcomeCount, ScalingStatus, WorkerState,
-    WorkerStatus,
+    CertificateStatus, DomainStatus, EngineStatus, ExitCount, OutcomeCount, ScalingStatus,
+    WorkerState, WorkerStatus,
 };
 use crate::budget;
 
@@ -36,6 +36,9 @@ pub struct Snapshot {
     pub exits: Vec<ExitCount>,
     pub buffers: Vec<BufferUse>,
     pub certificates: Vec<CertificateStatus>,
+    /// The domains that lack a certificate.
+    #[serde(default)]
+    pub domains: Vec<DomainStatus>,
     pub slowest: Vec<SlowRequest>,
 }
 
@@ -148,6 +151,7 @@ impl Observer {
             exits: metrics.exits(),
             buffers: budget::ALL.iter().map(|budget| buffer(budget)).collect(),
             certificates: metrics.certificates(),
+            domains: metrics.acme.lacking(),
             slowest: slow_requests(metrics, now),
         }
     }

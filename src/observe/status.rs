@@ -100,6 +100,20 @@ pub struct AcmeStatus {
     pub reason: Option<String>,
 }
 
+/// A domain of `[acme]` without a valid certificate, or whose certificate was not renewed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainStatus {
+    pub domain: String,
+    /// It has no valid certificate.
+    pub is_pending: bool,
+    /// When the next attempt is due, in seconds since 1970. None before the first one has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// Why the last attempt has brought no certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// A site of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteStatus {

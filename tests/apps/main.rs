@@ -26,6 +26,7 @@ mod laravel_skeleton;
 mod laravel_visitors;
 mod learned;
 mod one_word;
+mod own_pages;
 mod phpmyadmin;
 mod plain;
 mod psr15;

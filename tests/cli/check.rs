@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::common::Surus;
 use crate::{Said, is_root, project, run, says, surus};
 
 #[test]
@@ -44,6 +45,40 @@ fn check_reports_the_engine_and_script_that_would_run() {
         .filter(|line| line.starts_with('!'))
         .collect();
     assert!(notes.is_empty(), "{notes:#?}");
+}
+
+#[test]
+fn check_and_serve_name_a_configuration_that_another_displaces() {
+    let project = project(&[
+        ("index.php", ""),
+        ("surus.toml", "[engine]\nworkers = 3\n"),
+        ("etc/app.toml", "[engine]\nworkers = 1\n"),
+    ]);
+    let directory = project.path().to_str().unwrap();
+    let other = project.path().join("etc/app.toml");
+    let other = other.to_str().unwrap();
+    let own = format!("{directory}/surus.toml");
+    let check = |file: &str| {
+        let args = ["check", directory, "--listen", "0", "--config", file];
+        surus(&args, &[])
+    };
+    let said = check(other);
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    let note = format!("! {own} is not read, because --config names another file\n");
+    says(
+        &said.stdout,
+        &["/etc/app.toml\n", &note, "✓ workers          1 "],
+    );
+    let said = check(&own);
+    assert!(!said.stdout.contains("is not read"), "{}", said.stdout);
+
+    let displaced = "the project's configuration is not read, because --config names another file";
+    let server = Surus::serve(project.path(), &["--config", other]);
+    server.wait_for_log(|log| log.contains(displaced));
+    says(&server.log(), &[&own]);
+    drop(server);
+    let server = Surus::serve(project.path(), &["--config", &own]);
+    assert!(!server.log().contains(displaced), "{}", server.log());
 }
 
 #[test]

@@ -2,12 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use crate::common::Surus;
-use crate::{copy_executable, project, says, surus};
+use crate::common::user::User;
+use crate::{project, says, surus};
 
 const BOOT: &str = "<?php
     $said = require __DIR__.'/said.php';
@@ -15,83 +13,6 @@ const BOOT: &str = "<?php
         header('Content-Type: text/html');
         echo '<p>', $said, getenv('SAID'), '</p>';
     });";
-
-/// A user other than root, with its own copies of the programs: `--watch` is not for root.
-struct User {
-    programs: tempfile::TempDir,
-    project: tempfile::TempDir,
-}
-
-const NOBODY: u32 = 65534;
-
-impl User {
-    fn new(files: &[(&str, &str)]) -> User {
-        let programs = project(&[("run/keep", ""), ("state/keep", "")]);
-        let build = Path::new(env!("CARGO_BIN_EXE_surus"));
-        for entry in build.parent().unwrap().read_dir().unwrap() {
-            let name = entry.unwrap().file_name();
-            let is_program = name == "surus"
-                || name.to_string_lossy().starts_with("surus-php")
-                    && !name.to_string_lossy().ends_with(".d");
-            if is_program {
-                copy_executable(&build.with_file_name(&name), &programs.path().join(name));
-            }
-        }
-        let user = User {
-            programs,
-            project: project(files),
-        };
-        if surus_sys::process::is_root() {
-            for path in [
-                user.path("run"),
-                user.path("state"),
-                user.project.path().into(),
-            ] {
-                std::os::unix::fs::chown(path, Some(NOBODY), None).unwrap();
-            }
-        }
-        user
-    }
-
-    fn path(&self, name: &str) -> std::path::PathBuf {
-        self.programs.path().join(name)
-    }
-
-    fn command(&self) -> Command {
-        if !surus_sys::process::is_root() {
-            return Command::new(self.path("surus"));
-        }
-        let mut command = Command::new("setpriv");
-        let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
-        command
-            .args(ids)
-            .arg("--clear-groups")
-            .arg(self.path("surus"));
-        command
-    }
-
-    fn watch(&self, args: &[&str]) -> Surus {
-        let (run, state) = (self.path("run"), self.path("state"));
-        let env = [
-            ("XDG_RUNTIME_DIR", run.to_str().unwrap()),
-            ("STATE_DIRECTORY", state.to_str().unwrap()),
-            ("HOME", run.to_str().unwrap()),
-        ];
-        // Only `--watch` may see a change.
-        let args = [&["--watch", "-d", "opcache.revalidate_freq=3600"], args].concat();
-        let surus = Surus::spawn_by(self.command(), self.project.path(), &args, &env);
-        let surus = surus.unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
-        surus.wait_for_log(|log| log.contains("watching files"));
-        surus
-    }
-
-    /// Replaces a file at once: a boot must not read a part of it.
-    fn put(&self, name: &str, text: &str) {
-        let new = self.path("new");
-        std::fs::write(&new, text).unwrap();
-        std::fs::rename(new, self.project.path().join(name)).unwrap();
-    }
-}
 
 fn get(address: &str, headers: &str) -> String {
     get_from(address, "a.test", headers)
@@ -149,7 +70,10 @@ impl Events {
 
 #[test]
 fn changed_file_boots_the_application_and_reloads_pages() {
-    let user = User::new(&[("boot.php", BOOT), ("said.php", "<?php return 'one';")]);
+    let user = User::new(project(&[
+        ("boot.php", BOOT),
+        ("said.php", "<?php return 'one';"),
+    ]));
     let script = user.project.path().join("boot.php");
     let script = script.to_str().unwrap();
     let mut surus = user.watch(&["--engine", "rewind", "--workers", "1", "--script", script]);
@@ -210,13 +134,13 @@ fn changed_file_boots_the_site_of_its_directory_again() {
     let settings = "engine.name = 'rewind'\nengine.workers = 1\nengine.script = 'boot.php'\n\
                     [[site]]\nhost = 'shop.test'\nname = 'shop'\nproject = 'shop'\n\
                     [[site]]\ndefault = true\nname = 'blog'\nproject = 'blog'\n";
-    let user = User::new(&[
+    let user = User::new(project(&[
         ("surus.toml", settings),
         ("shop/boot.php", BOOT),
         ("shop/said.php", "<?php return 'one';"),
         ("blog/boot.php", BOOT),
         ("blog/said.php", "<?php return 'old';"),
-    ]);
+    ]));
     let mut surus = user.watch(&[]);
     surus.wait_for_log(|log| log.matches("watching files").count() == 2);
     let page = |host: &str| get_from(&surus.address, host, BROWSER);

@@ -13,6 +13,7 @@ pub mod ports;
 pub mod preload;
 pub mod threads;
 pub mod tree;
+pub mod user;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! Tests bodies that PHP reads while they arrive (`http.stream_body`).
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::common::Surus;
 use crate::wire::{Wire, text};
@@ -182,6 +183,36 @@ fn body_that_is_cut_off_ends_its_request() {
         assert_eq!(times(&surus, "ended"), 4, "{engine}");
         // The script has not begun for POST forms, which PHP parses before.
         assert!(times(&surus, "begun") <= 7, "{engine}");
+    }
+}
+
+/// Each byte arrives within `http.body_timeout`, so only `http.request_timeout` bounds the request.
+#[test]
+fn slow_body_gets_504_at_the_deadline_and_its_worker_is_free() {
+    for engine in ENGINES {
+        let dir = tempfile::tempdir().unwrap();
+        let surus = serve(dir.path(), engine, &[("SURUS_HTTP_REQUEST_TIMEOUT", "3s")]);
+        let form = form(&bytes(1_000_000));
+        for (query, kind) in [("", BINARY), ("form", FORM)] {
+            let mut wire = Wire::connect(&surus);
+            wire.send(head("POST", query, form.len(), kind));
+            wire.send(&form[..100_000]);
+            let begun = Instant::now();
+            let mut rest = form[100_000..].chunks(1);
+            while !wire.can_read() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{engine}");
+                wire.send(rest.next().unwrap());
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            assert_eq!(wire.answer().unwrap().status, 504, "{engine}");
+            assert!(begun.elapsed() >= Duration::from_secs(2), "{engine}");
+            // On a busy machine, a request that follows may reach its own deadline.
+            let is_free = (0..20).any(|_| {
+                let next = Wire::connect(&surus).ask("GET /index.php HTTP/1.1\r\nHost: a\r\n\r\n");
+                next.unwrap().status == 200
+            });
+            assert!(is_free, "{engine}: {}", surus.log());
+        }
     }
 }
 

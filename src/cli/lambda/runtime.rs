@@ -11,14 +11,13 @@ use std::time::Instant;
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::info;
 
 use super::{compiled, writable};
 use crate::app::Application;
 use crate::cli::engine_setup;
 use crate::cli::engine_setup::PoolConfig;
 use crate::cli::events;
-use crate::cli::options::Project;
+use crate::cli::options::{Project, log_files};
 use crate::cli::served::open_tree;
 use crate::cli::stop_signals::StopSignals;
 use crate::config::{Config, Loaded};
@@ -118,7 +117,10 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
 fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)> {
     let directory = project.directory()?;
     let Loaded {
-        mut config, file, ..
+        mut config,
+        file,
+        unread,
+        ..
     } = project.load()?;
     // The function's environment variables are meant for the application. APP_RUNTIME says how it
     // boots.
@@ -149,9 +151,7 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
     log::start_named(&config.log, names.clone())?;
     engines::restrict_process(&config.engine)?;
     config.http.set_budgets();
-    if let Some(file) = file {
-        info!(file = %file.display(), "configuration read");
-    }
+    log_files(file.as_deref(), unread.as_deref());
     Ok((directory, config))
 }
 

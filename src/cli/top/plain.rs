@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::status::{certificates, duration, scaling};
+use crate::cli::status::{duration, scaling, time_left};
 use crate::observe::snapshot::{PoolSnapshot, Snapshot};
-use crate::observe::status::WorkerState;
+use crate::observe::status::{CertificateStatus, DomainStatus, WorkerState};
 
 /// Everything, in the order of the screen.
 pub fn text(now: &Snapshot) -> String {
@@ -46,7 +46,7 @@ pub fn text(now: &Snapshot) -> String {
     section("slowest requests", slowest(now));
     section("errors", errors(now));
     section("worker exits", exits(now));
-    section("certificates", certificates(&now.certificates, now.time));
+    section("certificates", certificates(now));
     text
 }
 
@@ -165,6 +165,33 @@ pub fn exits(now: &Snapshot) -> Vec<String> {
         .collect()
 }
 
+/// Missing certificates, then those that are served. The time comes before the names, because a
+/// screen has few columns for them.
+pub fn certificates(now: &Snapshot) -> Vec<String> {
+    let missing = now.domains.iter().map(|status| missing(status, now.time));
+    let served = now.certificates.iter().map(|served: &CertificateStatus| {
+        let (names, file) = (served.names.join(", "), &served.certificate);
+        match time_left(served, now.time) {
+            Some(left) => format!("ends {left}: {names} ({file})"),
+            None => format!("has ended: {names} ({file})"),
+        }
+    });
+    missing.chain(served).collect()
+}
+
+fn missing(status: &DomainStatus, now: u64) -> String {
+    let what = match status.is_pending {
+        true => "no certificate",
+        false => "not renewed",
+    };
+    let domain = &status.domain;
+    let (Some(next), Some(reason)) = (status.next, &status.reason) else {
+        return format!("{what} yet: {domain}");
+    };
+    let minutes = next.saturating_sub(now).div_ceil(60);
+    format!("{what}: {domain}, next attempt in {minutes} min: {reason}")
+}
+
 pub fn rate(per_second: Option<f64>) -> String {
     match per_second {
         None => "-".into(),
@@ -201,9 +228,7 @@ fn millis(ms: f64) -> String {
 pub mod tests {
     use super::*;
     use crate::observe::snapshot::{Percentiles, SlowRequest};
-    use crate::observe::status::{
-        CertificateStatus, ExitCount, OutcomeCount, ScalingStatus, WorkerStatus,
-    };
+    use crate::observe::status::{ExitCount, OutcomeCount, ScalingStatus, WorkerStatus};
 
     pub fn snapshot() -> Snapshot {
         let worker = |pid, state, for_ms, request: Option<&str>| WorkerStatus {
@@ -261,9 +286,23 @@ pub mod tests {
             }],
             certificates: vec![CertificateStatus {
                 certificate: "/etc/a.pem".into(),
-                names: vec!["example.org".into()],
-                not_after: 1_000_000 + 3 * 86400,
+                names: vec!["example.org".into(), "www.example.org".into()],
+                not_after: 1_000_000 + 62 * 86400,
             }],
+            domains: vec![
+                DomainStatus {
+                    domain: "new.example".into(),
+                    is_pending: true,
+                    next: None,
+                    reason: None,
+                },
+                DomainStatus {
+                    domain: "shop.example".into(),
+                    is_pending: true,
+                    next: Some(1_000_000 + 2001),
+                    reason: Some("no such domain".into()),
+                },
+            ],
             slowest: vec![SlowRequest {
                 id: 1,
                 method: "GET".into(),
@@ -292,10 +331,30 @@ pub mod tests {
             "#0 /srv/app/a.php(3): sleep(99)\n",
             "       7      0.5/s  4xx (classic)\n",
             "       4  replaced_thread (rewind)\n",
-            "example.org",
+            "\ncertificates\n  no certificate yet: new.example\n",
+            "\n  no certificate: shop.example, next attempt in 34 min: no such domain\n",
+            "\n  ends in 62 days: example.org, www.example.org (/etc/a.pem)\n",
         ] {
             assert!(text.contains(part), "{part:?} is not in:\n{text}");
         }
         assert!(!text.contains("2xx"), "{text}");
+    }
+
+    #[test]
+    fn end_of_a_certificate_and_of_its_renewals_are_told() {
+        let mut now = snapshot();
+        now.certificates[0].not_after = 999_999;
+        now.domains.truncate(1);
+        now.domains[0] = DomainStatus {
+            is_pending: false,
+            next: Some(0),
+            reason: Some("the authority is away".into()),
+            ..now.domains[0].clone()
+        };
+        let expected = [
+            "not renewed: new.example, next attempt in 0 min: the authority is away",
+            "has ended: example.org, www.example.org (/etc/a.pem)",
+        ];
+        assert_eq!(certificates(&now), expected);
     }
 }

@@ -7,10 +7,10 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table, Wrap};
 
 use super::plain;
-use crate::cli::status::{certificates, duration};
+use crate::cli::status::duration;
 use crate::observe::printable::printable;
 use crate::observe::snapshot::{PoolSnapshot, Snapshot};
 use crate::observe::status::{WorkerState, WorkerStatus};
@@ -192,21 +192,26 @@ fn draw_lists(frame: &mut Frame<'_>, area: Rect, now: &Snapshot) {
     }
     let mut counts = plain::errors(now);
     counts.extend(plain::exits(now));
-    counts.extend(certificates(&now.certificates, now.time));
+    counts.extend(plain::certificates(now));
     let lists = [
-        ("slowest requests", plain::slowest(now)),
-        ("errors, worker exits, certificates", counts),
+        ("slowest requests", plain::slowest(now), false),
+        ("errors, worker exits, certificates", counts, true),
     ];
     let areas = match area.width {
         0..90 => Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]),
         _ => Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).spacing(2),
     };
-    for ((title, lines), area) in lists.into_iter().zip(&*areas.split(area)) {
+    for ((title, lines, wraps), area) in lists.into_iter().zip(&*areas.split(area)) {
         let lines: Vec<_> = lines
             .iter()
             .map(|line| Line::raw(printable(line)))
             .collect();
-        frame.render_widget(Paragraph::new(lines).block(block(title.into())), *area);
+        let mut list = Paragraph::new(lines).block(block(title.into()));
+        if wraps {
+            // Reasons and names of hosts are longer than the column.
+            list = list.wrap(Wrap { trim: false });
+        }
+        frame.render_widget(list, *area);
     }
 }
 
@@ -263,6 +268,21 @@ mod tests {
             assert!(screen.contains(part), "{part} is not in\n{screen}");
         }
         assert!(!screen.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn ends_of_certificates_are_visible_at_100_columns() {
+        let mut view = View::default();
+        view.add(snapshot());
+        let screen = drawn(&mut view, 100, 40);
+        for part in [
+            "ends in 62 days: example.org,",
+            "www.example.org",
+            "no certificate: shop.example",
+            "no such domain",
+        ] {
+            assert!(screen.contains(part), "{part} is not in\n{screen}");
+        }
     }
 
     #[test]

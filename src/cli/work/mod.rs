@@ -25,7 +25,7 @@ use tracing::{info, warn};
 use self::leftovers::CrashCountsFile;
 use self::queues::{Group, Weighted};
 use self::run::Host;
-use super::options::Project;
+use super::options::{Project, log_files};
 use super::{config_trust, engine_setup, events, memory_trim, revalidation, running, stdout};
 use crate::config::Config;
 use crate::config::reread::ConfigOrigin;
@@ -123,9 +123,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     engines::restrict_process(&config.engine)?;
-    if let Some(file) = &loaded.file {
-        info!(file = %file.display(), "configuration read");
-    }
+    log_files(loaded.file.as_deref(), loaded.unread.as_deref());
     if let Some(roadrunner) = &loaded.roadrunner {
         roadrunner.log();
     }

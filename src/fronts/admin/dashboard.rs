@@ -126,8 +126,8 @@ pub fn page() -> Response<DashboardBody> {
     let page = include_str!("dashboard.html").replacen("{{nonce}}", &nonce, 1);
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; \
-         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-         require-trusted-types-for 'script'"
+         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'; require-trusted-types-for 'script'"
     );
     let mut response = text(StatusCode::OK, page).map(BodyExt::boxed_unsync);
     let headers = response.headers_mut();

@@ -14,7 +14,6 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -26,6 +25,7 @@ use super::otlp::{
 };
 use super::settings::{ExporterLimits, Settings, address};
 use super::trace::EndedTrace;
+use crate::connect;
 use crate::observe::metrics::Metrics;
 use crate::observe::rate_limit::RateLimit;
 
@@ -283,8 +283,8 @@ impl Exporter {
     async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
         let (host, port) = address(&self.uri);
         let stream = match self.addresses.is_empty() {
-            true => TcpStream::connect((host.as_str(), port)).await,
-            false => TcpStream::connect(&*self.addresses).await,
+            true => connect::to_host(&host, port).await,
+            false => connect::to_any(&self.addresses).await,
         };
         let stream = stream.with_context(|| format!("cannot connect to {host}:{port}"))?;
         stream.set_nodelay(true)?;

@@ -441,16 +441,6 @@ impl GenerationState {
             }
         }
     }
-
-    /// Events that wait in the inbox.
-    pub fn waiting(&self) -> usize {
-        let held = (0..self.worker_count()).filter(|worker| self.line(*worker).state.holds_event());
-        let held = held.count();
-        let mut sent = 0;
-        self.in_flight
-            .each(|_, slot| sent += usize::from(slot.permit.is_some()));
-        sent.saturating_sub(held)
-    }
 }
 
 #[cfg(test)]

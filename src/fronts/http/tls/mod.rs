@@ -273,6 +273,7 @@ impl Loaded {
             not_after: served.about.not_after,
         };
         metrics.set_certificates(self.certificates.iter().map(status).collect());
+        metrics.acme.set_pending(self.pending.clone());
     }
 
     fn warn(&self) {

@@ -118,6 +118,14 @@ fn failed_validation_is_reported_with_the_reason_and_not_repeated_at_once() {
         "{log}"
     );
     wait_for_attempt(&acme, &place, "failed");
+    let top = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(["top", "--once"])
+        .arg(place.site.path())
+        .output()
+        .unwrap();
+    let top = String::from_utf8_lossy(&top.stdout);
+    let shown = "no certificate: a.example, next attempt in ";
+    assert!(top.contains(shown), "{top}");
     drop(acme);
     let failures = place.directory().join("failures/a.example");
     assert_eq!(std::fs::read_to_string(&failures).unwrap(), "1");

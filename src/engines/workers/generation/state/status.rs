@@ -1,4 +1,4 @@
-//! Reports the state of each worker, for `surus status` and metrics.
+//! Reports the state of each worker and how many events wait, for `surus status` and metrics.
 
 use surus_sys::scoreboard::{State, now_micros};
 
@@ -42,5 +42,36 @@ impl GenerationState {
                 })
             })
             .collect()
+    }
+
+    /// Events that no worker has claimed at this instant. Lines of workers cannot tell: a worker is
+    /// idle again before the front end has read its response.
+    pub fn waiting(&self) -> usize {
+        let mut waiting = 0;
+        self.in_flight.each(|key, slot| {
+            waiting += usize::from(slot.is_offered(&self.board, key.slot));
+        });
+        waiting
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engines::workers::generation::in_flight::tests::slot;
+
+    #[tokio::test]
+    async fn event_does_not_wait_once_a_worker_has_claimed_it() {
+        let state = GenerationState::with_workers(2, Duration::ZERO);
+        let [first, second] = [0, 1].map(|_| state.in_flight.open(&state.board, slot).unwrap());
+        assert_eq!(state.waiting(), 2);
+        // As a worker does. Its line still says that it is not running a script.
+        assert!(state.board.revoke(first.slot, first.ticket));
+        assert_eq!(state.waiting(), 1);
+        state.in_flight.close(second);
+        assert_eq!(state.waiting(), 0);
     }
 }

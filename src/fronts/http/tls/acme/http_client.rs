@@ -17,10 +17,10 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::schedule::{LONGEST_WAIT, USUAL_LIMIT};
+use crate::connect;
 use crate::fronts::http::tls::clock::ClockDifference;
 
 /// The time limit of a request.
@@ -173,7 +173,7 @@ async fn send(
     parts.headers.insert(header::HOST, value);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     parts.uri = Uri::try_from(path)?;
-    let stream = TcpStream::connect((host.as_str(), authority.port_u16().unwrap_or(443))).await?;
+    let stream = connect::to_host(&host, authority.port_u16().unwrap_or(443)).await?;
     let stream = connector.connect(ServerName::try_from(host)?, stream).await;
     let stream =
         stream.context("the TLS handshake failed; check the clock of this machine, too")?;

@@ -13,12 +13,17 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, anyhow, bail, ensure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use memchr::memmem;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose,
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
 };
-use rustls::pki_types::CertificateDer;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use surus_sys::dir_lock::{self, DirLock};
 
 use super::settings::{Domain, Settings};
@@ -53,9 +58,16 @@ impl<'a> LocalAuthority<'a> {
         }
     }
 
-    /// Issues what the local domains of the settings lack, or what ends soon.
+    /// Issues what the local domains of the settings lack, what ends soon, and what another
+    /// authority has issued, such as the one before.
     pub fn renew(&self, settings: &Settings) -> anyhow::Result<()> {
-        let is_valid = |domain: &Domain| self.state(&self.store.local(domain)) == FileState::Valid;
+        let root = read_certificate(&self.root_file());
+        let is_valid = |domain: &Domain| {
+            let file = self.store.local(domain);
+            let own = root.as_ref().zip(read_certificate(&file));
+            own.is_some_and(|(root, leaf)| check_issued(root, &leaf, domain).is_ok())
+                && self.state(&file) == FileState::Valid
+        };
         let is_due = |domain: &&Domain| domain.is_local() && !is_valid(domain);
         let due: Vec<&Domain> = settings.domains.iter().filter(is_due).collect();
         if due.is_empty() {
@@ -75,12 +87,23 @@ impl<'a> LocalAuthority<'a> {
     pub fn certificate(&self) -> anyhow::Result<PathBuf> {
         let _lock = self.lock()?;
         self.issuer()?;
-        Ok(self.directory.join("root.crt"))
+        Ok(self.public_file())
     }
 
-    /// The same file, if there is one.
+    /// A file that has the authority's certificate, if there is one.
     pub fn known_certificate(&self) -> Option<PathBuf> {
-        Some(self.directory.join("root.crt")).filter(|file| file.exists())
+        let mut files = [self.public_file(), self.root_file()].into_iter();
+        files.find(|file| file.exists())
+    }
+
+    /// The certificate and the key.
+    fn root_file(&self) -> PathBuf {
+        self.directory.join("root.pem")
+    }
+
+    /// The certificate alone.
+    fn public_file(&self) -> PathBuf {
+        self.directory.join("root.crt")
     }
 
     fn lock(&self) -> anyhow::Result<DirLock> {
@@ -105,15 +128,16 @@ impl<'a> LocalAuthority<'a> {
     /// The authority, which is made if there is none or its certificate has ended. One that is not
     /// valid yet stays: the clock is wrong, and browsers trust it.
     fn issuer(&self) -> anyhow::Result<Issuer<'static, KeyPair>> {
-        let path = self.directory.join("root.pem");
-        let key = match self.state(&path) {
-            FileState::Valid | FileState::NotYet => Some(read_key(&path)?),
+        let (path, public) = (self.root_file(), self.public_file());
+        let known = match self.state(&path) {
+            FileState::Valid | FileState::NotYet => read_certificate(&path),
             FileState::Unusable => None,
         };
-        let public = self.directory.join("root.crt");
-        if let Some(key) = key
-            && public.exists()
-        {
+        if let Some(known) = known {
+            let key = read_key(&path, &known)?;
+            if read_certificate(&public).as_ref() != Some(&known) {
+                self.store.keep_local(&public, pem(&known).as_bytes())?;
+            }
             return Ok(Issuer::new(root(&key, self.now)?, key));
         }
         let key = KeyPair::generate()?;
@@ -126,11 +150,7 @@ impl<'a> LocalAuthority<'a> {
     }
 
     fn state(&self, path: &Path) -> FileState {
-        let Ok(bytes) = surus_sys::regular_file::read(path, 64 * 1024) else {
-            return FileState::Unusable;
-        };
-        let about = CertificateDer::from_pem_slice(&bytes).ok();
-        let Some(about) = about.and_then(|der| x509::parse(&der)) else {
+        let Some(about) = read_certificate(path).and_then(|der| x509::parse(&der)) else {
             return FileState::Unusable;
         };
         let now = self.now.duration_since(SystemTime::UNIX_EPOCH);
@@ -153,6 +173,31 @@ enum FileState {
     NotYet,
     /// Missing, damaged, or it ends soon.
     Unusable,
+}
+
+/// The first certificate of a file.
+fn read_certificate(path: &Path) -> Option<CertificateDer<'static>> {
+    let bytes = surus_sys::regular_file::read(path, 64 * 1024).ok()?;
+    CertificateDer::from_pem_slice(&bytes).ok()
+}
+
+/// An error unless clients that trust `root` accept the certificate for the domain during its
+/// validity. The name of the issuer is not enough: it has only four bytes of its key.
+fn check_issued(
+    root: &CertificateDer<'_>,
+    leaf: &CertificateDer<'_>,
+    domain: &Domain,
+) -> anyhow::Result<()> {
+    let about = x509::parse(leaf).context("the certificate is malformed")?;
+    let begin = Duration::from_secs(about.not_before.max(0).cast_unsigned());
+    let mut roots = RootCertStore::empty();
+    roots.add(root.clone())?;
+    let provider = ring::default_provider().into();
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build()?;
+    let name = ServerName::try_from(domain.as_str())?;
+    let begin = UnixTime::since_unix_epoch(begin);
+    verifier.verify_server_cert(leaf, &[], &name, &[], begin)?;
+    Ok(())
 }
 
 /// The certificate of a local authority, to be trusted.
@@ -206,11 +251,14 @@ fn pem(der: &[u8]) -> String {
     pem + "-----END CERTIFICATE-----\n"
 }
 
-fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
+/// The key of a certificate, from the same file. Another key would issue certificates that no
+/// client accepts.
+fn read_key(path: &Path, certificate: &[u8]) -> anyhow::Result<KeyPair> {
     let bytes = surus_sys::regular_file::read(path, 64 * 1024)?;
     let text = String::from_utf8_lossy(&bytes);
     let key = text.find("-----BEGIN PRIVATE KEY").map(|at| &text[at..]);
     let key = key.and_then(|key| KeyPair::from_pem(key).ok());
+    let key = key.filter(|key| memmem::find(certificate, key.public_key_raw()).is_some());
     key.ok_or_else(|| {
         anyhow!(
             "{} has no key of the local authority; remove it, and run `surus trust`",
@@ -288,161 +336,4 @@ fn valid_for(params: &mut CertificateParams, time: Duration, now: SystemTime) {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    use rustls::RootCertStore;
-    use rustls::client::WebPkiServerVerifier;
-    use rustls::client::danger::ServerCertVerifier;
-    use rustls::crypto::ring;
-    use rustls::pki_types::{ServerName, UnixTime};
-
-    use super::*;
-
-    fn settings(directory: &Path, domains: &[&str]) -> Settings {
-        Settings {
-            domains: domains.iter().map(|name| name.parse().unwrap()).collect(),
-            directory: Some(directory.join("acme")),
-            ..Settings::default()
-        }
-    }
-
-    /// Whether clients that trust the authority accept a certificate for this name.
-    fn is_accepted(root: &[u8], leaf: &[u8], name: &str) -> bool {
-        let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(root).unwrap())
-            .unwrap();
-        let provider = ring::default_provider().into();
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
-            .build()
-            .unwrap();
-        let leaf = CertificateDer::from_pem_slice(leaf).unwrap();
-        let name = ServerName::try_from(name.to_owned()).unwrap();
-        let verified = verifier.verify_server_cert(&leaf, &[], &name, &[], UnixTime::now());
-        verified.is_ok()
-    }
-
-    #[test]
-    fn certificates_of_local_names_are_accepted_and_renewed_by_the_same_authority() {
-        let dir = tempfile::tempdir().unwrap();
-        let settings = settings(dir.path(), &["localhost", "shop.test", "example.org"]);
-        let store = Store::new(&settings, dir.path()).unwrap();
-        let local = LocalAuthority::new(&store);
-        local.renew(&settings).unwrap();
-        let read = |path: PathBuf| std::fs::read(path).unwrap();
-        let root = read(local.certificate().unwrap());
-        for (domain, name) in [
-            (0, "localhost"),
-            (0, "127.0.0.1"),
-            (0, "::1"),
-            (1, "shop.test"),
-        ] {
-            let leaf = read(store.local(&settings.domains[domain]));
-            assert!(is_accepted(&root, &leaf, name), "{name}");
-            assert!(!is_accepted(&root, &leaf, "example.org"));
-        }
-        assert!(!store.local(&settings.domains[2]).exists());
-        let first = store.local(&settings.domains[0]);
-        assert_eq!(first.metadata().unwrap().mode() & 0o777, 0o600);
-        let before = read(first.clone());
-        local.renew(&settings).unwrap();
-        assert_eq!(read(first.clone()), before);
-        std::fs::write(&first, "damaged").unwrap();
-        local.renew(&settings).unwrap();
-        assert!(is_accepted(&root, &read(first), "localhost"));
-    }
-
-    /// Browsers trust it, and a new one would be of another name.
-    #[test]
-    fn authority_stays_when_the_clock_is_set_back_and_right_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let settings = settings(dir.path(), &["localhost"]);
-        let store = Store::new(&settings, dir.path()).unwrap();
-        let at = |now| LocalAuthority {
-            now,
-            ..LocalAuthority::new(&store)
-        };
-        let now = SystemTime::now();
-        let read = |path: PathBuf| std::fs::read(path).unwrap();
-        let root = read(at(now).certificate().unwrap());
-        at(now).renew(&settings).unwrap();
-        let leaf = || read(store.local(&settings.domains[0]));
-        let first = leaf();
-        let back = at(now - 400 * DAY);
-        back.renew(&settings).unwrap();
-        assert_eq!(read(back.certificate().unwrap()), root);
-        let second = leaf();
-        assert_ne!(second, first);
-        assert_eq!(
-            back.state(&store.local(&settings.domains[0])),
-            FileState::Valid
-        );
-        back.renew(&settings).unwrap();
-        assert_eq!(leaf(), second);
-        at(now).renew(&settings).unwrap();
-        assert_eq!(read(at(now).certificate().unwrap()), root);
-        assert!(is_accepted(&root, &leaf(), "localhost"));
-    }
-
-    #[test]
-    fn authority_certifies_no_name_of_the_internet() {
-        let dir = tempfile::tempdir().unwrap();
-        let settings = settings(dir.path(), &["localhost"]);
-        let store = Store::new(&settings, dir.path()).unwrap();
-        let local = LocalAuthority::new(&store);
-        let root = std::fs::read(local.certificate().unwrap()).unwrap();
-        let issuer = local.issuer().unwrap();
-        for name in ["example.org", "localhost.example.org", "10.0.0.1"] {
-            let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-            params.use_authority_key_identifier_extension = true;
-            valid_for(&mut params, LIFETIME, SystemTime::now());
-            let leaf = params
-                .signed_by(&KeyPair::generate().unwrap(), &issuer)
-                .unwrap();
-            assert!(!is_accepted(&root, leaf.pem().as_bytes(), name), "{name}");
-        }
-    }
-
-    #[test]
-    fn authority_that_was_damaged_is_reported_with_a_remedy() {
-        let dir = tempfile::tempdir().unwrap();
-        let settings = settings(dir.path(), &["localhost"]);
-        let store = Store::new(&settings, dir.path()).unwrap();
-        let local = LocalAuthority::new(&store);
-        let certificate = std::fs::read(local.certificate().unwrap()).unwrap();
-        std::fs::write(local.directory.join("root.pem"), certificate).unwrap();
-        let error = local.renew(&settings).unwrap_err().to_string();
-        assert!(error.contains("surus trust"), "{error}");
-    }
-
-    /// The name alone says nothing: any user can write it into a certificate.
-    #[test]
-    fn certificate_with_other_names_is_rejected() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("root.crt");
-        let key = KeyPair::generate().unwrap();
-        let now = SystemTime::now();
-        let good = root(&key, now).unwrap();
-        let mut free = root(&key, now).unwrap();
-        free.name_constraints = None;
-        let mut wide = root(&key, now).unwrap();
-        if let Some(constraints) = &mut wide.name_constraints {
-            let more = GeneralSubtree::DnsName("org".into());
-            constraints.permitted_subtrees.push(more);
-        }
-        let [good, free, wide] =
-            [good, free, wide].map(|params| params.self_signed(&key).unwrap().pem());
-        for wrong in [&free, &wide] {
-            std::fs::write(&file, wrong).unwrap();
-            let error = read(&file).err().unwrap().to_string();
-            assert!(error.contains("permits other names"), "{error}");
-        }
-        // All certificates of the file would be trusted, too.
-        std::fs::write(&file, format!("{good}{free}")).unwrap();
-        let trusted = read(&file).unwrap();
-        let lines = |pem: &str| pem.lines().map(String::from).collect::<Vec<_>>();
-        assert_eq!(lines(&trusted.pem), lines(&good));
-        assert!(trusted.name.starts_with(NAME));
-    }
-}
+mod tests;

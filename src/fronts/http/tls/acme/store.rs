@@ -1,26 +1,35 @@
-//! The directory of ACME accounts, certificates and keys. Only the process that starts attempts
-//! reads and writes it: the keeper, or a server that is one process.
+//! The directory of ACME accounts, certificates and keys. Of a server, only the process that starts
+//! attempts reads and writes it: the keeper, or a server that is one process. Servers can share it.
 //!
 //! - `accounts/AUTHORITY.json`: the account at an authority, with its key
 //! - `certificates/AUTHORITY/DOMAIN.pem`: a key and its chain in one file, which a rename replaces
 //! - `retry-after/AUTHORITY/DOMAIN`: for how many seconds the authority wanted no request
 //! - `failures/DOMAIN`: how many attempts have failed since the last success
 //! - `local/`: the authority of this machine (`local.rs`)
+//! - `new-RANDOM`: a file that is being written
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
 use surus_sys::{process, regular_file};
+use tempfile::NamedTempFile;
 
 use super::settings::{Authority, Domain, Settings};
 use crate::fronts::http::tls::files::{Acquired, PemFile};
 
 /// What an attempt writes at most, per file.
 const MAX_BYTES: u64 = 256 * 1024;
+
+/// The beginning of the names of new files.
+const NEW: &str = "new-";
+
+/// The age at which a new file is no longer being written: its process was killed.
+const LEFT_OVER: Duration = Duration::from_secs(3600);
 
 pub struct Store {
     dir: PathBuf,
@@ -140,10 +149,25 @@ impl Store {
         for dir in all {
             create(&dir).with_context(cannot)?;
         }
+        self.remove_left_over().with_context(cannot)?;
         let zeros = [0; MAX_BYTES as usize];
-        let room = self.write(&self.dir.join("room"), &mut &zeros[..]);
-        let removed = std::fs::remove_file(self.dir.join("room"));
-        room.and(removed).with_context(cannot)
+        let room = self.write_new(&mut &zeros[..]);
+        room.and_then(NamedTempFile::close).with_context(cannot)
+    }
+
+    /// Removes new files of processes that were killed.
+    fn remove_left_over(&self) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let is_new = entry.file_name().as_bytes().starts_with(NEW.as_bytes());
+            let written = entry.metadata().and_then(|file| file.modified());
+            let age = written.ok().and_then(|at| at.elapsed().ok());
+            if is_new && age.is_some_and(|age| age > LEFT_OVER) {
+                // Another server may have removed it.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
     }
 
     /// Opens the account at an authority, if there is one.
@@ -208,21 +232,24 @@ impl Store {
 
     /// Replaces a file as a whole.
     fn write(&self, path: &Path, content: &mut impl Read) -> io::Result<()> {
-        let new = self.dir.join("new");
-        match std::fs::remove_file(&new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&new)?;
-        io::copy(content, &mut file)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
+        self.write_new(content)?.persist(path)?;
         // The rename itself survives a power failure only then.
         File::open(path.parent().unwrap_or(&self.dir))?.sync_all()
+    }
+
+    /// Writes a file that only its owner may read. Its name is random: another server may write
+    /// here at the same time, and in another container it can have the same process id.
+    fn write_new(&self, content: &mut impl Read) -> io::Result<NamedTempFile> {
+        // Errors must not name the file, because `watch.rs` compares them with the last one.
+        let create = |path: &Path| {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600).open(path)
+        };
+        let mut named = tempfile::Builder::new();
+        let mut file = named.prefix(NEW).make_in(&self.dir, create)?;
+        io::copy(content, file.as_file_mut())?;
+        file.as_file().sync_all()?;
+        Ok(file)
     }
 
     pub fn failures(&self, domain: &Domain) -> AttemptFailures {
@@ -359,6 +386,50 @@ mod tests {
                 .unwrap()
                 .contains("not a PEM file")
         );
+    }
+
+    /// Such as the servers of two applications.
+    #[test]
+    fn servers_that_share_the_directory_keep_each_others_certificates() {
+        let dir = tempfile::tempdir().unwrap();
+        let keep = |name: char| {
+            let (store, settings) = store(dir.path());
+            let authority = &settings.authorities[0];
+            let domain: Domain = format!("{name}.example.org").parse().unwrap();
+            let lines = name.to_string().repeat(100_000);
+            let pem = format!("-----BEGIN X-----\n{lines}\n-----END X-----\n");
+            let result = tempfile::tempfile().unwrap();
+            fill(&result, pem.as_bytes()).unwrap();
+            for _ in 0..20 {
+                store.make_ready(&settings.authorities).unwrap();
+                store.keep_certificate(authority, &domain, &result).unwrap();
+                let kept = std::fs::read_to_string(store.certificate(authority, &domain)).unwrap();
+                assert!(kept == pem, "{domain} has {} bytes", kept.len());
+            }
+        };
+        std::thread::scope(|scope| {
+            for name in ['a', 'b', 'c'] {
+                scope.spawn(move || keep(name));
+            }
+        });
+        let (store, _) = store(dir.path());
+        assert_eq!(std::fs::read_dir(&store.dir).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn new_file_of_a_killed_process_is_removed_and_that_of_another_server_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, settings) = store(dir.path());
+        store.make_ready(&settings.authorities).unwrap();
+        let [old, fresh] = ["new-old", "new-fresh"].map(|name| store.dir.join(name));
+        for file in [&old, &fresh] {
+            std::fs::write(file, "").unwrap();
+        }
+        let hours_ago = SystemTime::now() - 2 * LEFT_OVER;
+        let file = File::options().write(true).open(&old).unwrap();
+        file.set_modified(hours_ago).unwrap();
+        store.make_ready(&settings.authorities).unwrap();
+        assert!(!old.exists() && fresh.exists());
     }
 
     #[test]

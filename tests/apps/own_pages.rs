@@ -1,0 +1,89 @@
+//! Opens pages of Surus itself in a browser: the dashboard, and one that `--watch` loads again.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::browser::Browser;
+use super::client::Client;
+use super::site::Site;
+use crate::common::ports::free_address;
+use crate::common::user::User;
+
+/// Elements that reach over the edge of the window. Tables may scroll.
+const TOO_WIDE: &str = "
+    const all = [document.documentElement, ...document.querySelectorAll('body, body *')];
+    const over = all.filter(it => it.getBoundingClientRect().right > WIDTH + 1
+        && !it.parentElement?.closest('.scroll'));
+    if (document.documentElement.scrollWidth > WIDTH) over.push(document.documentElement);
+    return over.slice(0, 5).map(it => `${it.tagName} ${it.id}`);";
+
+#[test]
+fn dashboard_shows_live_workers_and_fits_on_a_phone() {
+    let site = Site::new().write("index.php", "<?php echo 'hello';");
+    let admin = free_address();
+    let env = [
+        ("SURUS_ADMIN_LISTEN", admin.as_str()),
+        ("SURUS_ENGINE_WORKERS", "2"),
+    ];
+    let surus = site.serve(&env);
+    let browser = Browser::open();
+    browser.go(&format!("http://{admin}/-/dashboard"));
+    browser.sees("#state", "live");
+    Client::new(&surus.url).get("/?a=%3Cb%3E").ok();
+    for width in [1280, 400] {
+        browser.emulate(width, "light");
+        browser.sees("#workers tbody tr", "idle");
+        browser.sees("#slowest td.wide", "GET /?a=%3Cb%3E");
+        browser.sees("#certificates", "none is served");
+        browser.sees("#state", "live");
+        let wide = browser.script(&TOO_WIDE.replace("WIDTH", &width.to_string()));
+        assert_eq!(wide, json!([]), "{width} px: wider than the window");
+        browser.picture(&format!("dashboard-{width}"));
+    }
+    let errors = browser.errors();
+    assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
+}
+
+#[test]
+fn watched_page_is_loaded_again_when_a_file_changes_and_says_if_the_boot_fails() {
+    let project = tempfile::tempdir().unwrap();
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(project.path(), open).unwrap();
+    let boot = "<?php
+        $said = require __DIR__.'/said.php';
+        surus_serve(function () use ($said) {
+            header('Content-Type: text/html');
+            echo '<p>', $said, '</p>';
+        });";
+    let script = project.path().join("boot.php");
+    std::fs::write(&script, boot).unwrap();
+    std::fs::write(project.path().join("said.php"), "<?php return 'one';").unwrap();
+    let user = User::new(project);
+    let script = script.to_str().unwrap();
+    let surus = user.watch(&["--engine", "rewind", "--workers", "1", "--script", script]);
+    let browser = Browser::open();
+    browser.go(&surus.url);
+    browser.sees("p", "one");
+    user.put("said.php", "<?php return 'two';");
+    browser.sees("p", "two");
+    let errors = browser.errors();
+    assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
+
+    user.put("said.php", "<?php return 'three;");
+    let begun = Instant::now();
+    let errors = loop {
+        let errors = browser.errors();
+        if !errors.is_empty() {
+            break errors;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", surus.log());
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let is_expected = |error: &String| error.contains("the changed application cannot be booted");
+    assert!(errors.iter().all(is_expected), "{errors:#?}");
+    browser.sees("p", "two");
+    user.put("said.php", "<?php return 'three';");
+    browser.sees("p", "three");
+}
