@@ -179,7 +179,7 @@ async fn function(
         let workers = config.engine.workers.unwrap_or(concurrency);
         config.engine.fix_workers(workers);
         engine = engine_setup::chosen(project, &config)?.name;
-        for asked in engine_setup::pools(project, &config)? {
+        for asked in engine_setup::pools(project, &config, &[])? {
             let name = asked.name;
             engines.insert(
                 name,
