@@ -107,7 +107,7 @@ test-amqp: setup ## Test queues in RabbitMQ; minutes
 
 .PHONY: test-learned
 test-learned: setup ## Test what pages that warm up a boot may do to it; twelve minutes
-	scripts/frameworks laravel10 laravel13 symfony5 symfony6 symfony7 wordpress7
+	scripts/frameworks laravel10 laravel13 symfony5 symfony6 symfony7 wordpress6 wordpress7
 	cargo test --test apps -- --include-ignored learned flows::
 	cargo test --test rewind -- --ignored --nocapture learned
 

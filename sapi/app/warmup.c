@@ -36,6 +36,7 @@ static char left_out[2048];
 static char created[1024]; /* one line */
 static bool has_learned; /* a page has run that clients have chosen */
 static bool runs; /* a warm-up runs now */
+static bool names_status; /* this process says how the next warm-up is answered */
 
 bool surus_warmup_runs(void)
 {
@@ -71,6 +72,21 @@ static bool is_learned(void)
 	const char *auto_kind = SURUS_VAR(surus_request, "SURUS_WARMUP_AUTO");
 
 	return auto_kind && strcmp(auto_kind, "learned") == 0;
+}
+
+/* The URL of a warm-up, for messages. */
+struct url {
+	char host[256];
+	char path[256];
+};
+
+/* Copies that of the decoded request. */
+static void copy_url(struct url *to)
+{
+	const char *host = SURUS_VAR(surus_request, "HTTP_HOST");
+
+	snprintf(to->host, sizeof(to->host), "%s", host ? host : "");
+	snprintf(to->path, sizeof(to->path), "%s", SURUS_VAR(surus_request, "REQUEST_URI"));
 }
 
 /* Reads a message of `len` bytes. */
@@ -300,23 +316,25 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	struct trial trial = {0};
 	struct page *pages = trial.pages;
 	bool may_fail = false, learned = false;
-	char uri[256] = "";
+	struct url url = {0};
 
 	if (read_request(at, len)) {
 		may_fail = is_automatic();
 		learned = is_learned();
-		snprintf(uri, sizeof(uri), "%s", SURUS_VAR(surus_request, "REQUEST_URI"));
+		copy_url(&url);
 		surus_request_close(surus_request);
 	}
+	names_status = false;
 	if (surus_warmup_is_known(number)) {
 		return surus_warmup_is_left_out(number);
 	}
 	const char *obstacle = surus_warmup_obstacle();
 	if (obstacle) {
-		if (surus_warmup_record(number, false) && !may_fail) {
+		names_status = surus_warmup_record(number, false) && !may_fail;
+		if (names_status) {
 			fprintf(stderr, "surus-php: the warm-up %s is used without a trial, because the boot "
 			        "has left %s; if it changes later responses, `surus check --boot` names it\n",
-			        uri, obstacle);
+			        url.path, obstacle);
 		}
 		return false;
 	}
@@ -324,20 +342,31 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	bool is_bad = !try(&trial, &plan, handler, cache) || !is_good(&pages[0]);
 	bool other = !is_bad && shows_change(pages, plan, handler, cache);
 	bool leaves = learned && !is_bad && trial.left[0];
+	/* Clients got 200, so what answers now is not the page. */
+	bool is_no_page = learned && !is_bad && pages[0].status != 200;
 	/* A warm-up that fails the first time fails as one, too, and is reported then. */
-	bool changes = leaves || (is_bad ? learned || may_fail : other);
-	if (!surus_warmup_record(number, changes) || !changes) {
+	bool changes = leaves || is_no_page || (is_bad ? learned || may_fail : other);
+	bool is_first = surus_warmup_record(number, changes);
+	names_status = is_first && !may_fail;
+	if (!is_first || !changes) {
 		return changes;
+	}
+	if (is_no_page) {
+		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
+		        "warm-up: it has status %d at %s; name the host that visitors use in [[route]] or "
+		        "[[site]]\n", url.path, pages[0].status, url.host);
+		return true;
 	}
 	if (leaves) {
 		trial.left[sizeof(trial.left) - 1] = '\0';
 		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
-		        "warm-up: it leaves in the boot what Surus cannot restore: %s\n", uri, trial.left);
+		        "warm-up: it leaves in the boot what Surus cannot restore: %s\n", url.path,
+		        trial.left);
 		return true;
 	}
 	if (learned) {
 		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
-		        "warm-up: it fails, or changes the next answer\n", uri);
+		        "warm-up: it fails, or changes the next answer\n", url.path);
 		return true;
 	}
 	if (may_fail) {
@@ -363,24 +392,29 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 /* Runs one warm-up. False: it failed; said on stderr. */
 static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
-	char uri[256];
+	struct url url;
 
-	snprintf(uri, sizeof(uri), "%s", SURUS_VAR(surus_request, "REQUEST_URI"));
+	copy_url(&url);
 	bool may_fail = is_automatic();
 	has_learned |= is_learned();
 	struct page page = ask(handler, cache);
 	const char *why =
 	        page.survived && surus_engine_boots_in_prototype() ? surus_boot_check() : NULL;
 	if (why) {
-		fprintf(stderr, "surus-php: after the warm-up %s: %s\n", uri, why);
+		fprintf(stderr, "surus-php: after the warm-up %s: %s\n", url.path, why);
 		return false;
 	}
 	if (!is_good(&page) && !(may_fail && page.survived)) {
 		fprintf(stderr,
 		        "surus-php: the warm-up %s %s; see the lines above, or take it out of "
-		        "engine.warmup\n", uri,
+		        "engine.warmup\n", url.path,
 		        page.survived ? "was answered with an error" : "ended in a fatal error");
 		return false;
+	}
+	if (names_status && page.status >= 300) {
+		fprintf(stderr, "surus-php: the warm-up %s has status %d at %s, so it loads no more than "
+		        "that answer needs; name a URL in engine.warmup that visitors get with status 200, "
+		        "with its host if the application checks it\n", url.path, page.status, url.host);
 	}
 	return true;
 }

@@ -63,10 +63,13 @@ pub(super) fn mark_as_requested<B>(requested: &HeaderMap, response: &mut Respons
         return;
     };
     let strong = &marked.as_bytes()[b"W/".len()..];
-    let is_known = requested.get_all(header::IF_NONE_MATCH).iter().any(|value| {
-        let mut windows = value.as_bytes().windows(strong.len());
-        windows.any(|window| window == strong)
-    });
+    let is_known = requested
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .any(|value| {
+            let mut windows = value.as_bytes().windows(strong.len());
+            windows.any(|window| window == strong)
+        });
     if is_known {
         response.headers_mut().insert(header::ETAG, marked);
     }

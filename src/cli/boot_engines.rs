@@ -84,6 +84,17 @@ pub async fn boot(
                  engine that boots it, such as engine.name = \"rewind\""
             );
         }
+        if asked.entry.name == "rewind"
+            && asked.config.engine.name.is_none()
+            && let Some(script) = entry_script::symfony_loop_script(&planned.project, &asked.config)
+        {
+            info!(
+                engine = name,
+                script = %script.display(),
+                "Symfony's Runtime serves engine.script in a loop, so `rewind` boots it; \
+                 engine.name selects another engine"
+            );
+        }
         // Others have the setting for the pools next to them.
         if pool_config.entry.boots_script()
             && let Some(reason) = pool_config.unused_warmup()

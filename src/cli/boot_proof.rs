@@ -58,7 +58,9 @@ pub async fn compare(pool_config: &PoolConfig, project: &Path) -> anyhow::Result
     };
     let began = Instant::now();
     let (plain, _) = probes.answers(Warmup::off()).await?;
-    let (warm, left_out) = probes.answers(pool_config.config.engine.warmup.clone()).await?;
+    let (warm, left_out) = probes
+        .answers(pool_config.config.engine.warmup.clone())
+        .await?;
     tokio::time::sleep(SECOND.saturating_sub(began.elapsed())).await;
     // All answers are framed by plain ones, because of their dates.
     let plain = plain_answers(&plain, &probes.answers(Warmup::off()).await?.0);

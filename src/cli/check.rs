@@ -22,7 +22,8 @@ use super::{
 };
 use crate::app::DocumentTree;
 use crate::app::site::routes::Routes;
-use crate::app::site::{Resolution, other_roots};
+use crate::app::site::{Resolution, Site, other_roots};
+use crate::config::sites::SiteConfig;
 use crate::config::{Config, SCHEDULE_POOL, WORK_POOL};
 use crate::engine::Report;
 use crate::engines::{self, EngineEntry};
@@ -131,7 +132,7 @@ async fn check(project: &Path, config: &Config, compares_boots: bool, findings: 
         if let Err(error) = reopen::check(project, log, None) {
             findings.stop(&error);
         }
-        check_site(project, &site.config, compares_boots, findings).await;
+        check_site(project, site, compares_boots, findings).await;
     }
     findings.site.clear();
     if !is_single && !sites.iter().any(|site| site.is_default) {
@@ -144,7 +145,7 @@ async fn check(project: &Path, config: &Config, compares_boots: bool, findings: 
 
 async fn check_site(
     project: &Path,
-    config: &Config,
+    SiteConfig { config, hosts, .. }: &SiteConfig,
     compares_boots: bool,
     findings: &mut Findings,
 ) {
@@ -167,7 +168,7 @@ async fn check_site(
             "the application cannot be booted, and `classic` will serve it: {obstacle}"
         ));
     }
-    match engine_setup::pools(project, config) {
+    match engine_setup::pools(project, config, hosts) {
         Ok(all) => {
             for name in config.pool.keys() {
                 let is_of_queues = [WORK_POOL, SCHEDULE_POOL].contains(&name.as_str());

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use super::entry_script::{LARAVEL, Runtime, front, has_own_boot, runtime, script, serves};
 use super::{boot_script, entry_script, warm_ups};
 use crate::app::detect::{self, DetectedApplication, Framework};
+use crate::app::host::HostPattern;
 use crate::app::site::Site;
 use crate::app::site::routes;
 use crate::config::Config;
@@ -81,7 +82,9 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Engine
     let Some(entry) = script(project, config).or_else(|| front(project, config)) else {
         return engines::find("classic");
     };
-    let boots = runtime(config).is_some() || serves(&entry);
+    let boots = runtime(config).is_some()
+        || serves(&entry)
+        || entry_script::symfony_loop_script(project, config).is_some();
     engines::find(if boots { "rewind" } else { "classic" })
 }
 
@@ -182,10 +185,15 @@ impl PoolConfig {
     }
 }
 
-/// The configured engine, and the engines and pools that routes name, each once.
-pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>> {
+/// The configured engine, and the engines and pools that routes name, each once. `hosts` are those
+/// of the `[[site]]`.
+pub fn pools(
+    project: &Path,
+    config: &Config,
+    hosts: &[HostPattern],
+) -> anyhow::Result<Vec<PoolConfig>> {
     let main = chosen(project, config)?;
-    let learned = || Arc::new(Learned::of_hosts(named_hosts(config)));
+    let learned = || Arc::new(Learned::of_hosts(named_hosts(config, hosts)));
     let mut all = vec![PoolConfig {
         name: main.name,
         entry: main,
@@ -219,11 +227,13 @@ pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>>
     Ok(all)
 }
 
-/// The hosts that the configuration names: those with certificates first, then those of routes.
-fn named_hosts(config: &Config) -> Vec<String> {
+/// The hosts that the configuration names: those with certificates first, then those of the site,
+/// then those of routes.
+fn named_hosts(config: &Config, of_site: &[HostPattern]) -> Vec<String> {
     let domains = config.acme.domains.iter().map(|domain| domain.as_str());
     let routes = config.route.iter().filter_map(|rule| rule.host.as_deref());
-    let exact = routes.flatten().filter_map(|host| host.exact());
+    let patterns = of_site.iter().chain(routes.flatten());
+    let exact = patterns.filter_map(HostPattern::exact);
     let mut hosts: Vec<String> = Vec::new();
     for host in domains.chain(exact) {
         if !hosts.iter().any(|it| it == host) {
@@ -352,7 +362,10 @@ pub fn open_error_site(project: &Path, config: &Config) -> anyhow::Result<Option
 
 /// The requests that warm a boot up.
 pub fn warm_up_requests(pool_config: &PoolConfig, site: &Site) -> anyhow::Result<Vec<Event>> {
-    if pool_config.framework().is_some_and(boot_script::is_checkpoint) {
+    if pool_config
+        .framework()
+        .is_some_and(boot_script::is_checkpoint)
+    {
         return Ok(Vec::new());
     }
     let learned = match pool_config.learns() {
@@ -388,4 +401,62 @@ fn finder(project: PathBuf, pool_config: PoolConfig) -> FindScript {
             warmup,
         })
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_hosts_are_those_of_certificates_then_of_the_site_then_of_routes() {
+        let config = "[acme]\ndomains = [\"b.test\"]\n\
+            [[route]]\nhost = [\"d.test\", \"*.e.test\"]\ndeny = true\n";
+        let config: Config = toml::from_str(config).unwrap();
+        let of_site = ["a.test", "*.c.test", "b.test"];
+        let of_site = of_site.map(|host| host.parse::<HostPattern>().unwrap());
+        assert_eq!(
+            named_hosts(&config, &of_site),
+            ["b.test", "a.test", "d.test"]
+        );
+        assert!(named_hosts(&Config::default(), &[]).is_empty());
+    }
+
+    #[test]
+    fn script_that_symfony_serves_in_a_loop_is_booted_by_default() {
+        let project = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = project.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(
+            "public/index.php",
+            "<?php require_once dirname(__DIR__).'/vendor/autoload_runtime.php';
+            return fn () => new Kernel;",
+        );
+        write(
+            "vendor/autoload_runtime.php",
+            r"<?php $_ENV['APP_RUNTIME'] ?? 'Symfony\\Component\\Runtime\\SymfonyRuntime';",
+        );
+        let chosen = |config: &Config| chosen(project.path(), config).unwrap().name;
+        let mut config = Config::default();
+        config.engine.script = Some("public/index.php".into());
+        assert_eq!(chosen(&config), "classic", "before Symfony 7.4");
+        write(
+            "vendor/symfony/runtime/Runner/FrankenPhpWorkerRunner.php",
+            "<?php",
+        );
+        assert_eq!(chosen(&config), "rewind");
+        config
+            .env
+            .insert("APP_RUNTIME".into(), r"App\Runtime".into());
+        assert_eq!(chosen(&config), "classic", "another runtime");
+        config.env.clear();
+        config.engine.name = Some("worker".into());
+        assert_eq!(chosen(&config), "worker");
+        config.engine.name = None;
+        config.engine.script = None;
+        assert_eq!(chosen(&config), "classic");
+    }
 }

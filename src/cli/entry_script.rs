@@ -79,6 +79,14 @@ pub fn set_runtime_of_composer(project: &Path, config: &mut Config) {
     }
 }
 
+/// The configured script, if it is a front controller that Symfony's Runtime component serves in
+/// the loop of FrankenPHP's worker mode.
+pub fn symfony_loop_script(project: &Path, config: &Config) -> Option<PathBuf> {
+    let script = project.join(config.engine.script.as_ref()?);
+    let has_own_runtime = runtime_name(config).is_some();
+    (!has_own_runtime && detect::has_frankenphp_loop(project, &script)).then_some(script)
+}
+
 /// The variable from which Symfony's Runtime component takes the name of its class.
 const APP_RUNTIME: &str = "APP_RUNTIME";
 

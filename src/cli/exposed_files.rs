@@ -78,19 +78,20 @@ impl NoPages {
     fn below(site: &Site, place: String, better: &'static str, max: usize) -> NoPages {
         let mut hidden: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
         // Directories that cannot be read cannot be served either.
-        let is_complete = root_walk::walk(site.root(), max, |entry| match why_hidden(site, entry) {
-            Some(HiddenBy::Class(class)) => {
-                let relative = entry.path.strip_prefix(site.root()).unwrap_or(entry.path);
-                let slash = if entry.is_directory { "/" } else { "" };
-                let names = hidden.entry(class.name).or_default();
-                names.push(format!("{}{slash}", relative.display()));
-                false
-            }
-            // The user has configured it.
-            Some(HiddenBy::Setting) => false,
-            // The settings say which links are followed (site.symlinks).
-            None => entry.is_directory && (!entry.is_linked || site.enters(entry.path)),
-        });
+        let is_complete =
+            root_walk::walk(site.root(), max, |entry| match why_hidden(site, entry) {
+                Some(HiddenBy::Class(class)) => {
+                    let relative = entry.path.strip_prefix(site.root()).unwrap_or(entry.path);
+                    let slash = if entry.is_directory { "/" } else { "" };
+                    let names = hidden.entry(class.name).or_default();
+                    names.push(format!("{}{slash}", relative.display()));
+                    false
+                }
+                // The user has configured it.
+                Some(HiddenBy::Setting) => false,
+                // The settings say which links are followed (site.symlinks).
+                None => entry.is_directory && (!entry.is_linked || site.enters(entry.path)),
+            });
         hidden.values_mut().for_each(|names| names.sort());
         NoPages {
             place,
@@ -173,7 +174,11 @@ mod tests {
     fn private_files_behind_links_that_the_server_follows_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let (root, other) = (dir.path().join("root"), dir.path().join("other"));
-        for directory in [&root.join("internal"), &root.join("deep"), &other.join("in")] {
+        for directory in [
+            &root.join("internal"),
+            &root.join("deep"),
+            &other.join("in"),
+        ] {
             std::fs::create_dir_all(directory).unwrap();
         }
         for file in [

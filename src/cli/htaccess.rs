@@ -228,7 +228,11 @@ mod tests {
         assert_eq!(named("e/.htaccess:1", "more than 50000 directives"), 1);
         assert_eq!(named("f/.htaccess:1", "more than 6 MiB"), 1);
         assert_eq!(named("a/.htaccess", ""), 0);
-        assert!(problems.iter().all(|problem| problem.contains("deny = true")));
+        assert!(
+            problems
+                .iter()
+                .all(|problem| problem.contains("deny = true"))
+        );
     }
 
     #[test]

@@ -1,32 +1,27 @@
 //! Warms up the boots of a pool by the pages that clients ask for most. It boots with them,
 //! compares its answers with those of the serving boot, and switches if they are the same.
 
+mod probes;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::Uri;
-use http_body_util::{BodyExt, Limited};
+use http::StatusCode;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
 use super::boot_lock::BootLock;
-use super::boot_proof::{self, ProbeAnswers};
+use super::boot_proof;
 use super::engine_setup::PlannedPool;
+use super::learned_pages;
 use super::revalidation::link_change;
-use super::{learned_pages, page_diff, warm_ups};
 use crate::app::site::Site;
 use crate::engine::{Engine, Prepared};
-use crate::engines::learned;
-use crate::event::{Event, Failure, Response};
+use crate::engines::learned::{self, NothingLearned};
 use crate::keeper::Client;
 use crate::observe::status::LeftOut;
-
-/// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The largest answer that is compared.
-const MAX_BODY: usize = 2 << 20;
+use probes::{Outcome, Probes, get_learned};
 
 /// How long all boots and comparisons of one change may take.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -56,7 +51,13 @@ impl Learner {
         let learned = self.learned();
         learned.start();
         loop {
-            let chosen = learned.chosen().await;
+            let chosen = match learned.chosen().await {
+                Ok(pages) => pages,
+                Err(nothing) => {
+                    self.report_nothing(nothing);
+                    continue;
+                }
+            };
             let site = (self.site)();
             let left_out = learned.left_out();
             let mut pages = Vec::new();
@@ -72,6 +73,15 @@ impl Learner {
                 self.change(pages, &site).await;
             }
         }
+    }
+
+    fn report_nothing(&self, nothing: NothingLearned) {
+        warn!(
+            engine = self.planned.asked.name,
+            reason = nothing.reason,
+            remedy = nothing.remedy,
+            "learning has found no page to warm up the boot by"
+        );
     }
 
     fn learned(&self) -> &learned::Learned {
@@ -107,6 +117,11 @@ impl Learner {
         site: &Arc<Site>,
     ) -> Result<(), Interrupted> {
         let began = Instant::now();
+        pages = self.with_status_200(pages, site).await?;
+        if pages.is_empty() {
+            self.forget_pages().await;
+            return Ok(());
+        }
         let probes = Probes::new(&pages, site, began + LONGEST).await;
         let Err(refused) = self.try_pages(&pages, &probes).await else {
             return Ok(());
@@ -136,14 +151,53 @@ impl Learner {
             );
             return Ok(());
         }
-        if self.learned().pages().is_empty() {
-            // The next start need not try them.
-            self.set(&[], true).await;
-        }
+        self.forget_pages().await;
         for (page, why) in changes {
             self.leave_out(page.unwrap_or_default(), why, began);
         }
         Ok(())
+    }
+
+    /// Makes the next start try no page, if none warms up this boot.
+    async fn forget_pages(&self) {
+        if self.learned().pages().is_empty() {
+            self.set(&[], true).await;
+        }
+    }
+
+    /// Leaves out pages that clients got with status 200, and that answer with another one at the
+    /// host of warm-ups: they would warm up what sends that answer.
+    async fn with_status_200(
+        &self,
+        pages: Vec<String>,
+        site: &Arc<Site>,
+    ) -> Result<Vec<String>, Interrupted> {
+        let began = Instant::now();
+        // So that other boots wait: `wanted` could miss one that need not.
+        let _locked = self.booting.lock_in_background().await;
+        let generation = self.generation();
+        let statuses = tokio::select! {
+            statuses = probes::statuses(&*self.engine, &pages, site) => statuses,
+            () = self.booting.wanted() => return Err(Interrupted),
+        };
+        let is_other = |status: &StatusCode| *status != StatusCode::OK;
+        // Before a page is blamed: files may be those of another release.
+        if statuses.iter().flatten().any(is_other)
+            && (self.generation() != generation || self.engine.is_outdated().await)
+        {
+            return Err(Interrupted);
+        }
+        let mut good = Vec::new();
+        for (page, status) in pages.into_iter().zip(statuses) {
+            match status.filter(is_other) {
+                Some(status) => {
+                    let why = probes::other_status(&page, status);
+                    self.leave_out(page, why, began);
+                }
+                None => good.push(page),
+            }
+        }
+        Ok(good)
     }
 
     fn leave_out(&self, page: String, why: String, began: Instant) {
@@ -307,9 +361,6 @@ pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
     pages
 }
 
-/// The error says why pages are left out.
-type Outcome<T> = Result<T, String>;
-
 /// The application boots for another reason, so a comparison says nothing about the pages.
 struct Interrupted;
 
@@ -327,87 +378,4 @@ impl Rejected {
             Rejected::Interrupted => Err(Interrupted),
         }
     }
-}
-
-/// What both boots are asked for.
-struct Probes<'a> {
-    pages: Vec<String>,
-    site: &'a Arc<Site>,
-    until: Instant,
-}
-
-impl Probes<'_> {
-    /// The pages themselves, the front page, and a page that does not exist.
-    async fn new<'a>(pages: &[String], site: &'a Arc<Site>, until: Instant) -> Probes<'a> {
-        let mut probes = pages.to_vec();
-        let first = pages.first().and_then(|page| page.parse::<Uri>().ok());
-        if let Some(first) = first
-            && let (Some(scheme), Some(host)) = (first.scheme_str(), first.authority())
-        {
-            for path in ["/", warm_ups::NO_PAGE] {
-                let probe = format!("{scheme}://{host}{path}");
-                if !probes.contains(&probe) && get_learned(&probe, site).await.is_some() {
-                    probes.push(probe);
-                }
-            }
-        }
-        Probes {
-            pages: probes,
-            site,
-            until,
-        }
-    }
-
-    /// Whether there is no time for another comparison.
-    fn is_over(&self) -> bool {
-        Instant::now() >= self.until
-    }
-
-    /// Each page, without and with another host, cookie and language.
-    fn all(&self) -> impl Iterator<Item = (&String, bool)> {
-        let both = |page| [(page, false), (page, true)];
-        self.pages.iter().flat_map(both)
-    }
-
-    /// The answers of a boot to each probe.
-    async fn answers<A>(&self, ask: impl Fn(Box<Event>) -> A) -> Outcome<Vec<ProbeAnswers>>
-    where
-        A: Future<Output = Result<Response, Failure>>,
-    {
-        let mut all = Vec::new();
-        for (probe, other) in self.all() {
-            let mut answers = Vec::new();
-            for _ in 0..boot_proof::ANSWERS {
-                let mut event = get_learned(probe, self.site)
-                    .await
-                    .ok_or_else(|| format!("{probe} has another script by now"))?;
-                if other {
-                    event = warm_ups::from_another_visitor(event);
-                }
-                event.deadline = Instant::now() + ANSWER_TIMEOUT;
-                let answer = tokio::time::timeout(ANSWER_TIMEOUT, text(ask(Box::new(event)))).await;
-                let answer = answer.unwrap_or_else(|_| Err("no whole answer in time".into()));
-                answers.push(answer.map_err(|why| format!("{probe}: {why}"))?);
-            }
-            all.push(answers);
-        }
-        Ok(all)
-    }
-}
-
-/// Like [`warm_ups::get_learned`], on a thread that may wait for the disk.
-async fn get_learned(page: &str, site: &Arc<Site>) -> Option<Event> {
-    let (page, site) = (page.to_owned(), site.clone());
-    let event = tokio::task::spawn_blocking(move || warm_ups::get_learned(&page, &site));
-    event.await.ok().flatten()
-}
-
-async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Outcome<Vec<u8>> {
-    let (parts, body) = answer
-        .await
-        .map_err(|error| error.to_string())?
-        .into_parts();
-    let body = Limited::new(body, MAX_BODY).collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
-    Ok(page_diff::comparable(&parts, &body))
 }

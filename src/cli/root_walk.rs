@@ -109,7 +109,11 @@ mod tests {
         std::fs::create_dir_all(root.join("own")).unwrap();
         std::fs::create_dir_all(other.join("deep")).unwrap();
         std::fs::create_dir_all(other.join("left")).unwrap();
-        for file in [root.join("own/a"), other.join("deep/b"), other.join("left/c")] {
+        for file in [
+            root.join("own/a"),
+            other.join("deep/b"),
+            other.join("left/c"),
+        ] {
             std::fs::write(file, "").unwrap();
         }
         symlink(&other, root.join("linked")).unwrap();

@@ -103,7 +103,10 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             let pages = learned_pages::load(&site.project, &planned.pool_config);
             planned.pool_config.learned.propose(pages);
         }
-        for planned in pools.iter().filter(|planned| planned.pool_config.could_learn()) {
+        for planned in pools
+            .iter()
+            .filter(|planned| planned.pool_config.could_learn())
+        {
             info!(
                 engine = planned.pool_config.name,
                 "the boot is warmed up by a page that does not exist; with engine.warmup = \

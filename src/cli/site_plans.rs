@@ -112,7 +112,7 @@ impl SitePlan {
     /// The name of the main engine, and the pools.
     fn pools(&self) -> anyhow::Result<(&'static str, Vec<PlannedPool>)> {
         let (project, config) = (&self.project, &self.config);
-        let mut pool_configs = engine_setup::pools(project, config)?;
+        let mut pool_configs = engine_setup::pools(project, config, &self.hosts)?;
         for pool in &mut pool_configs {
             pool.name = self.label(pool.name);
         }

@@ -472,7 +472,9 @@ mod tests {
             assert_ne!(single, read("[]"), "{setting}");
         }
         let route = |methods: &str| -> Result<Config, toml::de::Error> {
-            toml::from_str(&format!("[[route]]\nprefix = '/'\ndeny = true\nmethods = {methods}"))
+            toml::from_str(&format!(
+                "[[route]]\nprefix = '/'\ndeny = true\nmethods = {methods}"
+            ))
         };
         let methods = route("'GET'").unwrap().route.remove(0).methods;
         assert_eq!(methods, Some(vec!["GET".to_owned()]));

@@ -133,7 +133,10 @@ mod tests {
             error.contains("(engine.workers, env.SECRET, http)"),
             "{error}"
         );
-        assert!(!error.contains("two") && error.contains("restart"), "{error}");
+        assert!(
+            !error.contains("two") && error.contains("restart"),
+            "{error}"
+        );
         let error = check(Some("engine.workers = 2\nengine.wrong = 1\n"));
         assert!(
             error.contains("surus.toml:2: unknown field `wrong`"),

@@ -42,7 +42,25 @@ const COUNTED: usize = 512;
 
 /// Why a boot leaves out a page; the log says which boot.
 pub const BY_THE_BOOT: &str =
-    "it fails in the boot, changes its own next answer there, or leaves what cannot be restored";
+    "it does not answer 200 there, changes its own next answer, or leaves what cannot be restored";
+
+/// Why no page has warmed up a boot although enough answers were counted, and what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NothingLearned {
+    pub reason: &'static str,
+    pub remedy: &'static str,
+}
+
+const FEW_ADDRESSES: NothingLearned = NothingLearned {
+    reason: "pages with enough answers were asked for from fewer than three addresses",
+    remedy: "behind a proxy, name it in http.trusted_proxies; otherwise name pages in \
+             engine.warmup",
+};
+
+const FEW_ANSWERS: NothingLearned = NothingLearned {
+    reason: "no page has 20 answers that are one in fifty of all",
+    remedy: "name pages in engine.warmup",
+};
 
 /// The first line of [`Learned::text`].
 const FORMAT: &str = "surus pages 1";
@@ -71,6 +89,8 @@ struct State {
     /// Pages that have warmed up other boots.
     proposed: Option<Vec<String>>,
     left_out: Vec<LeftOut>,
+    /// Whether [`Learned::chosen`] has said why nothing was learned.
+    has_reported: bool,
 }
 
 /// The answers of a page.
@@ -94,9 +114,11 @@ impl PageAnswers {
 
     /// Whether the page is one for all, of `answers` that were counted.
     fn is_enough(&self, answers: u32) -> bool {
-        self.count >= FEWEST
-            && self.addresses.len() >= ADDRESSES
-            && u64::from(self.count) * u64::from(SHARE) >= answers.into()
+        self.is_frequent(answers) && self.addresses.len() >= ADDRESSES
+    }
+
+    fn is_frequent(&self, answers: u32) -> bool {
+        self.count >= FEWEST && u64::from(self.count) * u64::from(SHARE) >= answers.into()
     }
 }
 
@@ -146,23 +168,33 @@ impl Learned {
     }
 
     /// Returns the pages to try next: those that were [proposed](Self::propose), or those that were
-    /// asked for most, the first of them first, when enough answers have been counted again.
-    pub async fn chosen(&self) -> Vec<String> {
+    /// asked for most, the first of them first, when enough answers have been counted again. Says
+    /// once why there are none.
+    pub async fn chosen(&self) -> Result<Vec<String>, NothingLearned> {
         loop {
             self.due.notified().await;
             let mut state = self.lock();
             if let Some(pages) = state.proposed.take() {
                 // Enough answers may have been counted meanwhile.
                 self.due.notify_one();
-                return pages;
+                return Ok(pages);
             }
             if state.answers >= ROUNDS.get(state.rounds).copied().unwrap_or(u32::MAX) {
                 let (answers, counts) = (state.answers, std::mem::take(&mut state.by_page));
                 state.answers = 0;
                 state.rounds += 1;
-                self.counts
-                    .store(state.rounds < ROUNDS.len(), Ordering::Relaxed);
-                return most(counts, answers);
+                let is_last = state.rounds == ROUNDS.len();
+                self.counts.store(!is_last, Ordering::Relaxed);
+                let why = nothing_learned(&counts, answers, is_last);
+                let pages = most(counts, answers);
+                let is_known = !pages.is_empty() || !state.pages.is_empty() || state.has_reported;
+                return match why {
+                    Some(why) if !is_known => {
+                        state.has_reported = true;
+                        Err(why)
+                    }
+                    _ => Ok(pages),
+                };
             }
         }
     }
@@ -315,6 +347,18 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Why none of these pages is chosen, as far as more answers would not change that.
+fn nothing_learned(
+    counts: &HashMap<String, PageAnswers>,
+    answers: u32,
+    is_last: bool,
+) -> Option<NothingLearned> {
+    match counts.values().any(|of| of.is_frequent(answers)) {
+        true => Some(FEW_ADDRESSES),
+        false => is_last.then_some(FEW_ANSWERS),
+    }
+}
+
 /// The pages with the most answers, if these are enough.
 fn most(counts: HashMap<String, PageAnswers>, answers: u32) -> Vec<String> {
     let enough = counts.into_iter().filter(|(_, of)| of.is_enough(answers));
@@ -326,136 +370,4 @@ fn most(counts: HashMap<String, PageAnswers>, answers: u32) -> Vec<String> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn pages_of_enough_answers_are_chosen_in_order() {
-        let counts = [("http://a/", 90, 3), ("http://a/b", 100, 3)];
-        let counts = counts.map(|(page, count, addresses)| answers(page, count, addresses));
-        assert_eq!(most(counts.into(), 200), ["http://a/b", "http://a/"]);
-    }
-
-    /// A page with answers to clients of this many addresses.
-    fn answers(page: &str, count: u32, addresses: u8) -> (String, PageAnswers) {
-        let mut all = PageAnswers::default();
-        for number in 0..count {
-            let address = [203, 0, 113, number as u8 % addresses];
-            all.add(Some(address.into()));
-        }
-        (page.to_owned(), all)
-    }
-
-    /// A secret link is requested by its owner, and by programs that check mails.
-    #[test]
-    fn page_of_few_answers_or_addresses_is_not_chosen() {
-        for (count, addresses) in [(19, 19), (100, 1), (100, 2)] {
-            let counts = [answers("http://a/secret", count, addresses)];
-            let none: [&str; 0] = [];
-            assert_eq!(most(counts.into(), 200), none, "{count} {addresses}");
-        }
-        assert_eq!(most([answers("http://a/", 39, 3)].into(), 2000).len(), 0);
-        assert_eq!(most([answers("http://a/", 40, 3)].into(), 2000).len(), 1);
-    }
-
-    #[test]
-    fn addresses_of_one_ipv6_network_count_once() {
-        let mut all = PageAnswers::default();
-        for client in ["2001:db8::1", "2001:db8::2", "2001:db8:0:0:ffff::1"] {
-            all.add(Some(client.parse().unwrap()));
-        }
-        for client in ["198.51.100.7", "::ffff:198.51.100.7"] {
-            all.add(Some(client.parse().unwrap()));
-        }
-        all.add(None);
-        assert_eq!((all.count, all.addresses.len()), (6, 2));
-    }
-
-    #[test]
-    fn pages_of_other_hosts_are_not_proposed() {
-        let page = |host: &str| format!("http://{host}/a");
-        let proposed = |hosts: &[&str], host: &str| {
-            let learned = Learned::of_hosts(hosts.iter().map(|&host| host.to_owned()).collect());
-            learned.propose(vec![page(host)]);
-            learned.lock().proposed.is_some()
-        };
-        assert!(proposed(&[], NO_HOST));
-        assert!(!proposed(&[], "client.test"));
-        assert!(proposed(&["a.test", "b.test"], "b.test"));
-        let learned = Learned::of_hosts(vec!["a.test".into()]);
-        assert!(learned.parse(&text(&[page("a.test")])).is_ok());
-        assert!(learned.parse(&text(&[page("client.test")])).is_err());
-        for other in ["client.test", "b.test:81", NO_HOST] {
-            assert!(!proposed(&["a.test", "b.test"], other), "{other}");
-        }
-    }
-
-    #[tokio::test]
-    async fn another_version_may_use_pages_that_were_left_out_and_learns_again() {
-        let learned = Learned::default();
-        let page = |path: &str| format!("http://{NO_HOST}{path}");
-        learned.leave_out(LeftOut {
-            page: page("/a"),
-            why: String::new(),
-        });
-        learned.lock().rounds = ROUNDS.len();
-        learned.start_again();
-        assert!(learned.left_out().is_empty() && learned.is_counting());
-        assert_eq!(learned.lock().rounds, 0);
-        learned.propose(vec![page("/a"), page("/b")]);
-        learned.propose(vec![page("/b"), page("/c")]);
-        learned.set_pages(vec![page("/a")]);
-        let proposed = ["/a", "/b", "/c"].map(page);
-        assert_eq!(learned.chosen().await, proposed);
-    }
-
-    #[test]
-    fn text_of_anybody_is_bounded_and_has_pages_only() {
-        let pages = vec![
-            "http://a/".to_owned(),
-            "https://a.test:8080/b%20c".to_owned(),
-        ];
-        assert_eq!(parse(&text(&pages)).unwrap(), pages);
-        for url in [
-            "/path",
-            "file:///etc/passwd",
-            "http://user@a/",
-            "http://a/?query",
-            "http://a/\u{e4}",
-            "http:///nowhere",
-        ] {
-            assert!(parse(&text(&[url.to_owned()])).is_err(), "{url}");
-        }
-        let long = format!("http://a/{}", "x".repeat(LONGEST));
-        assert!(parse(&text(&[long])).is_err());
-        let many = vec!["http://a/".to_owned(); MOST_PAGES + 1];
-        assert!(parse(&text(&many)).is_err());
-        assert!(parse("").is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn accepted_text_has_the_same_pages_after_it_was_written_again(
-            format in prop_oneof![9 => Just(FORMAT.to_owned()), 1 => ".{0,20}"],
-            lines in vec(
-                prop_oneof![9 => "https?://[ab]{1,2}(:[0-9]{1,3})?/[!-~]{0,6}\r?", 1 => ".{0,20}"],
-                0..10,
-            ),
-        ) {
-            let read = format!("{format}\n{}", lines.join("\n"));
-            let learned = Learned::of_hosts(vec!["a".into(), "b".into()]);
-            let own = learned.parse(&read).ok();
-            if let Ok(pages) = parse(&read) {
-                let is_own = pages.iter().all(|page| learned.has_own_host(page));
-                prop_assert_eq!(own.as_ref(), is_own.then_some(&pages));
-                prop_assert!(pages.len() <= MOST_PAGES);
-                prop_assert_eq!(parse(&text(&pages)).ok(), Some(pages));
-            } else {
-                prop_assert_eq!(own, None);
-            }
-        }
-    }
-}
+mod tests;

@@ -119,7 +119,12 @@ mod tests {
         let expected = [
             status("new.example", true, None, None),
             status("refused.example", true, Some(7), Some("no such domain")),
-            status("stale.example", false, Some(7), Some("the authority is away")),
+            status(
+                "stale.example",
+                false,
+                Some(7),
+                Some("the authority is away"),
+            ),
         ];
         assert_eq!(acme.lacking(), expected);
     }

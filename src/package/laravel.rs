@@ -102,8 +102,7 @@ impl LaravelApplication {
             let sets = |file: &BTreeMap<String, String>| {
                 let connection = configured.or(file.get("DB_CONNECTION").map(String::as_str));
                 let is_replaced = |value: &str| {
-                    replaces.contains(&value)
-                        || value == "database" && connection == Some("sqlite")
+                    replaces.contains(&value) || value == "database" && connection == Some("sqlite")
                 };
                 file.get(name).is_some_and(|value| !is_replaced(value))
             };
@@ -206,7 +205,10 @@ mod tests {
         let files = [(".env", local), (".env.production", dotenv)];
         assert_eq!(names(&files, ""), left);
         let database = "SESSION_DRIVER=database\nCACHE_STORE=database\nDB_CONNECTION=sqlite\n";
-        let caches = ["bootstrap/cache/packages.php", "bootstrap/cache/services.php"];
+        let caches = [
+            "bootstrap/cache/packages.php",
+            "bootstrap/cache/services.php",
+        ];
         let files = caches.map(|name| (name, "<?php return [];"));
         let files = [&files[..], &[(".env", database)]].concat();
         let left = ["LOG_CHANNEL", "VIEW_COMPILED_PATH"];

@@ -166,9 +166,8 @@ mod tests {
             ini_file: ".surus/php.ini".into(),
         };
         let script = Some(".surus/php/lambda/events.php");
-        let of = |kind, project: &toml::Table| {
-            compose(kind, project.clone(), &php, script, true, None)
-        };
+        let of =
+            |kind, project: &toml::Table| compose(kind, project.clone(), &php, script, true, None);
         let text = of(PackageKind::Function, &project).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let engine = &table["engine"];

@@ -2,8 +2,8 @@
 //! is no kernel of its own.
 
 use super::client::Client;
-use super::laravel_visitors::{self, CONVERSATION, TOKEN};
-use super::site::Site;
+use super::laravel_visitors::{self, CONVERSATION, TOKEN, is_booted};
+use super::site::{BOOTING, Site};
 use super::visitors::{same, sound, talk};
 
 const FRONT: &str = "<?php
@@ -74,9 +74,9 @@ fn unmodified_laravel_13_is_booted_by_one_word() {
     };
     let classic = talk(&serve("classic"), CONVERSATION, TOKEN);
     sound(&classic, &["welcome ada", "welcome bob"]);
-    for engine in ["rewind", "worker"] {
+    for engine in BOOTING {
         let surus = serve(engine);
-        surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
+        is_booted(&surus, engine);
         same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
     }
 }

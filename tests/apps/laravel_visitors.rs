@@ -8,7 +8,7 @@ use std::process::Command;
 use super::client::{Client, PROXY};
 use super::examples::laravel_without_libraries;
 use super::learned::teach;
-use super::site::{Site, extension, fixture, framework};
+use super::site::{BOOTING, Site, extension, fixture, framework};
 use super::visitors::Step::{Get, Post};
 use super::visitors::{Step, overlay, same, sound, talk};
 use crate::common::Surus;
@@ -195,11 +195,21 @@ fn unmodified_laravel_is_booted_by_one_word() {
         let _ = std::fs::remove_file(site.www().join("storage/terminated"));
     };
     let classic = talk(&serve("classic"), CONVERSATION, TOKEN);
-    for engine in ["rewind", "worker"] {
+    for engine in BOOTING {
         terminated();
         let surus = serve(engine);
-        surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
+        is_booted(&surus, engine);
         same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
+    }
+}
+
+/// Waits until Surus's script has booted the application, and has warmed it up on engines that
+/// isolate.
+#[track_caller]
+pub fn is_booted(surus: &Surus, engine: &str) {
+    surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
+    if engine != "worker" {
+        surus.wait_for_log(|log| log.contains("models created ahead in"));
     }
 }
 

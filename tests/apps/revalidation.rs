@@ -76,6 +76,50 @@ fn symfony_with_another_container_is_seen() {
     eventually(&surus, "/hello/x", |answer| answer.status == 404);
 }
 
+/// A theme with code that the boot runs.
+const THEME: [(&str, &str); 3] = [
+    ("style.css", "/* Theme Name: Pyrenees */"),
+    ("index.php", "<?php wp_head(); wp_footer();"),
+    (
+        "functions.php",
+        "<?php add_action('wp_head', fn () => print '<meta name=\"theme\">');",
+    ),
+];
+
+#[test]
+fn switched_wordpress_theme_is_seen() {
+    let database = database();
+    let site = THEME
+        .iter()
+        .fold(site(&database, "", ""), |site, (file, text)| {
+            site.write(&format!("wp-content/themes/pyrenees/{file}"), text)
+        });
+    let host = free_address();
+    install(&site.www(), &host);
+    for engine in ["rewind", "fork", "standby"] {
+        let args = ["--engine", engine, "--listen", &host, "-d", LOOKS];
+        let surus = site.serve_with(&args, &[]);
+        surus.wait_for_log(|log| log.contains("script=\"surus://boot/wordpress.php\""));
+        for (theme, shown, hidden) in [
+            ("alps", "<h1>", "name=\"theme\""),
+            ("pyrenees", "name=\"theme\"", "<h1>"),
+            ("alps", "<h1>", "name=\"theme\""),
+        ] {
+            run(&site.www(), &format!("switch_theme('{theme}');"));
+            eventually(&surus, "/", |answer| {
+                let text = answer.text();
+                text.contains(shown) && !text.contains(hidden)
+            });
+        }
+        let log = surus.log();
+        // Each process of `standby` boots for itself, and the next one may be in time.
+        let is_named = log
+            .lines()
+            .any(|line| line.contains("changed=\"option ") && line.contains("stylesheet"));
+        assert!(is_named || engine == "standby", "{engine}: {log}");
+    }
+}
+
 const PLUGIN: &str = "<?php
 /* Plugin Name: Elephants */
 $elephants = get_option('elephants', '37');

@@ -3,7 +3,7 @@
 
 use super::client::{Client, PROXY};
 use super::learned::teach;
-use super::site::{Site, framework};
+use super::site::{BOOTING, Site, framework};
 use super::visitors::Step::{Get, Post};
 use super::visitors::{Step, overlay, same, sound, talk};
 use crate::common::Surus;
@@ -178,9 +178,14 @@ fn classic_answers(site: &Site) -> [Vec<String>; 2] {
 /// Compares engines that boot an unmodified application with `classic`.
 fn one_word_boots(site: &Site, script: &str) {
     let classic = classic_answers(site);
-    for (engine, asked) in [("rewind", 2), ("worker", 1)] {
+    for engine in BOOTING {
         let surus = serve_production(site, engine);
         surus.wait_for_log(|log| log.contains(&format!("script=\"surus://boot/{script}\"")));
+        let isolates = engine != "worker";
+        if isolates {
+            surus.wait_for_log(|log| log.contains("services created ahead in"));
+        }
+        let asked = if isolates { 2 } else { 1 };
         for (steps, classic) in ALL.iter().zip(&classic).take(asked) {
             same(classic, &talk(&surus, steps, TOKEN), engine);
         }
@@ -411,15 +416,22 @@ fn unmodified_symfony_without_runtime_is_booted_by_one_word() {
     one_word_boots(&site, "symfony.php");
 }
 
-/// The runner of Symfony's own Runtime component, by which FrankenPHP serves since 7.4.
+/// The runner of Symfony's own Runtime component, by which FrankenPHP serves since 7.4. It needs no
+/// other setting than the script.
 #[test]
 fn symfony_7_runner_for_frankenphp_answers_as_classic() {
-    let site = unmodified("symfony7");
+    let runner = "Runner/FrankenPhpWorkerRunner.php";
+    let component = framework("symfony7").join("Symfony/Component/Runtime");
+    // Where Composer installs it.
+    let installed = format!("vendor/symfony/runtime/{runner}");
+    let site = unmodified("symfony7").copy(&component.join(runner), &installed);
     let classic = classic_answers(&site);
     let front = site.www().join("public/index.php");
-    let args = ["--engine", "rewind", "--script", front.to_str().unwrap()];
     let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
-    let surus = site.serve_with(&args, &env);
+    let surus = site.serve_with(&["--script", front.to_str().unwrap()], &env);
+    surus.wait_for_log(|log| log.contains("PHP is ready engine=\"rewind\""));
+    let said = "Symfony's Runtime serves engine.script in a loop, so `rewind` boots it";
+    assert!(surus.log().contains(said), "{}", surus.log());
     for (steps, classic) in ALL.iter().zip(&classic) {
         same(classic, &talk(&surus, steps, TOKEN), "FrankenPHP's runner");
     }

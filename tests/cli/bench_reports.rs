@@ -47,7 +47,10 @@ fn page_of_a_failed_run_says_what_failed() {
 
 #[test]
 fn redirects_are_listed_by_status_with_a_note_that_they_are_not_followed() {
-    let (url, note) = (server(), "all 20 responses were 301; redirects are not followed");
+    let (url, note) = (
+        server(),
+        "all 20 responses were 301; redirects are not followed",
+    );
     let moved = format!("{url}/moved");
     let args = [&*moved, "-n", "20", "-c", "2"];
     let out = printed(&args);
@@ -65,8 +68,14 @@ fn redirects_are_listed_by_status_with_a_note_that_they_are_not_followed() {
     let json = compare(&url, &moved);
     let statuses = &json["statuses"];
     let count = |status: &str, url: &str| statuses[status][url]["value"].as_f64();
-    assert_eq!((count("200", "A"), count("200", "B")), (Some(20.0), Some(0.0)));
-    assert_eq!((count("301", "A"), count("301", "B")), (Some(0.0), Some(20.0)));
+    assert_eq!(
+        (count("200", "A"), count("200", "B")),
+        (Some(20.0), Some(0.0))
+    );
+    assert_eq!(
+        (count("301", "A"), count("301", "B")),
+        (Some(0.0), Some(20.0))
+    );
     let notes = json["notes"].to_string();
     assert!(notes.contains(&format!("B: {note}")), "{notes}");
 

@@ -113,7 +113,10 @@ fn user_ini_that_is_new_changed_or_removed_makes_the_engine_boot_again() {
         eventually(&site.surus, "one none");
         let log = site.surus.log();
         let named = format!("{CHANGED} changed=\"{}\"", dir.join(".user.ini").display());
-        assert!(engine == "standby" || log.contains(&named), "{engine}: {log}");
+        assert!(
+            engine == "standby" || log.contains(&named),
+            "{engine}: {log}"
+        );
     }
 }
 

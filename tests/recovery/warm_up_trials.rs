@@ -132,6 +132,31 @@ fn results_of_warm_ups_are_not_mapped_by_workers_that_serve() {
     }
 }
 
+/// Such a warm-up loads what redirects or rejects, and not the page.
+#[test]
+fn configured_warm_up_that_is_redirected_or_rejected_is_named_once() {
+    let boot = "surus_serve(function () {
+            if (isset($_GET['moved'])) { header('Location: https://app.test/', true, 301); }
+            elseif ($_SERVER['HTTP_HOST'] !== 'app.test') { http_response_code(400); echo 'host'; }
+            else { echo 'page'; }
+        });";
+    let open = format!("$c = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); {boot}");
+    for (engine, boot) in [("rewind", boot), ("worker", boot), ("worker", &*open)] {
+        let warmup = [("SURUS_ENGINE_WARMUP", "/,/?moved=1,http://app.test/good")];
+        let site = try_booted(engine, boot, &["--workers", "2"], &warmup)
+            .unwrap_or_else(|log| panic!("{log}"));
+        for named in [
+            "the warm-up / has status 400 at localhost, so it loads no more",
+            "the warm-up /?moved=1 has status 301 at localhost, so it loads no more",
+        ] {
+            site.surus.wait_for_log(|log| log.contains(named));
+            let log = site.surus.log();
+            assert_eq!(log.matches(named).count(), 1, "{engine}: {log}");
+            assert!(!log.contains("the warm-up /good has status"), "{log}");
+        }
+    }
+}
+
 #[test]
 fn warm_up_without_an_end_leaves_no_process() {
     for engine in ["standby", "worker", "rewind"] {

@@ -26,7 +26,11 @@ fn names_in_comments_and_internals_exist_in_the_code() {
         let (code, comments) = divided(&text, file.ends_with(".rs"));
         known.extend(names(&code));
         if file.starts_with("src/") || file.starts_with("sapi/") {
-            used.extend(names(&comments).into_iter().map(|name| (file.clone(), name)));
+            used.extend(
+                names(&comments)
+                    .into_iter()
+                    .map(|name| (file.clone(), name)),
+            );
         }
     }
     let is_page = |path: &Path| path.extension().is_some_and(|end| end == "md");

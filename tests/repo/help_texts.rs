@@ -45,7 +45,10 @@ fn help_of_subcommands_has_examples_that_parse() {
             checked += 1;
             is_named |= example.iter().take(path.len()).eq(&path);
             if example[0] != "surus" {
-                wrong.push(format!("{name}: {}: no command of surus", example.join(" ")));
+                wrong.push(format!(
+                    "{name}: {}: no command of surus",
+                    example.join(" ")
+                ));
             } else if let Some(problem) = surus(&example[1..]) {
                 wrong.push(format!("{name}: {}: {problem}", example.join(" ")));
             }

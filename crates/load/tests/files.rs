@@ -126,7 +126,10 @@ fn bare_line_has_a_weight_and_other_at_signs_stay() {
         ("http://a/x@3", 1),
         ("http://a/x%403", 1),
     ];
-    assert_eq!(short, expected.map(|(url, weight)| (url.to_string(), weight)));
+    assert_eq!(
+        short,
+        expected.map(|(url, weight)| (url.to_string(), weight))
+    );
 }
 
 #[test]

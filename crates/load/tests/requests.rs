@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{answer, header_section, http2, http2_ending, ok, plan, plan_of, response, run, serve};
+use common::{
+    answer, header_section, http2, http2_ending, ok, plan, plan_of, response, run, serve,
+};
 use surus_load::{Mix, Protocol, Request, RequestFailure, Url, parse_file};
 
 /// A server that answers with `ok`, and the requests that it got.
@@ -68,7 +70,9 @@ fn file_of_many_requests_is_sent_in_its_order_and_different_weights_have_a_limit
     plan.concurrency = 1;
     assert_eq!(run(&plan).totals.responses, 3);
     let received = received.lock().unwrap();
-    let paths = received.iter().map(|request| request.split(' ').nth(1).unwrap());
+    let paths = received
+        .iter()
+        .map(|request| request.split(' ').nth(1).unwrap());
     assert_eq!(paths.collect::<Vec<_>>(), ["/0", "/1", "/2"]);
 
     let mut requests = requests;
@@ -221,7 +225,9 @@ fn cookies_beyond_the_limits_of_browsers_are_not_kept() {
     plan.keeps_cookies = true;
     run(&plan);
     let request = sent.lock().unwrap();
-    let line = request.lines().find_map(|line| line.strip_prefix("Cookie: "));
+    let line = request
+        .lines()
+        .find_map(|line| line.strip_prefix("Cookie: "));
     let cookies: Vec<_> = line.unwrap().split("; ").collect();
     let names: Vec<_> = cookies
         .iter()

@@ -143,6 +143,14 @@ pub fn default_runtime(project: &Path, front: &Path) -> Option<String> {
     Some(rest.split_once('\'')?.0.replace(r"\\", r"\"))
 }
 
+/// Whether a front controller loads Symfony's own runtime, and that has a runner for FrankenPHP's
+/// worker mode, as since Symfony 7.4.
+pub fn has_frankenphp_loop(project: &Path, front: &Path) -> bool {
+    let runner = "symfony/runtime/Runner/FrankenPhpWorkerRunner.php";
+    default_runtime(project, front).as_deref() == Some(r"Symfony\Component\Runtime\SymfonyRuntime")
+        && packages::directory(project).join(runner).is_file()
+}
+
 /// Why WordPress cannot be booted.
 fn wordpress(root: &Path) -> Option<String> {
     if !root.join("wp-load.php").is_file() {

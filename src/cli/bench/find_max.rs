@@ -421,7 +421,11 @@ mod tests {
 
     #[test]
     fn attempts_have_the_cpu_time_and_memory_of_the_server() {
-        let all = [tried(900.0, Some(0.01)), tried(1000.0, Some(0.5)), tried(1100.0, None)];
+        let all = [
+            tried(900.0, Some(0.01)),
+            tried(1000.0, Some(0.5)),
+            tried(1100.0, None),
+        ];
         let table = attempts(&all);
         let title = "Offered rates; server: nginx (12), with descendants";
         assert_eq!(table.title, title);

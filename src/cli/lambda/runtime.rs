@@ -184,7 +184,7 @@ async fn function(
         let workers = config.engine.workers.unwrap_or(concurrency);
         config.engine.fix_workers(workers);
         engine = engine_setup::chosen(project, &config)?.name;
-        for pool_config in engine_setup::pools(project, &config)? {
+        for pool_config in engine_setup::pools(project, &config, &[])? {
             let name = pool_config.name;
             engines.insert(
                 name,

@@ -94,7 +94,12 @@ impl FunctionError {
         let reported: Value = serde_json::from_slice(body).unwrap_or_default();
         let mut more = reported.as_object().cloned().unwrap_or_default();
         more.retain(|name, _| !["errorMessage", "errorType", "stackTrace"].contains(&&**name));
-        let text = |name: &str| reported.get(name).and_then(Value::as_str).map(str::to_string);
+        let text = |name: &str| {
+            reported
+                .get(name)
+                .and_then(Value::as_str)
+                .map(str::to_string)
+        };
         let stack = reported.get("stackTrace").and_then(Value::as_array);
         FunctionError {
             kind: match is_kind(kind) {

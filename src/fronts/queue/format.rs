@@ -435,7 +435,9 @@ pub fn class(queue: &Queue, payload: &Bytes) -> String {
         Format::RoadRunner => return roadrunner::name(payload),
         Format::Plain => None,
     };
-    options.and_then(|options| options.class).unwrap_or_default()
+    options
+        .and_then(|options| options.class)
+        .unwrap_or_default()
 }
 
 /// The group of a `plain` job: the value of the configured key.

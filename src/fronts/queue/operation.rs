@@ -98,7 +98,9 @@ async fn failures_of_application(
     struct Question<'a> {
         failures: &'a Failures,
     }
-    let question = serde_json::to_vec(&Question { failures: requested })?;
+    let question = serde_json::to_vec(&Question {
+        failures: requested,
+    })?;
     let answer = runner.ask(question.into(), "", PHP).await;
     let busy = "cannot ask the application, whose workers may all be busy; try again";
     match answer.context(busy)? {

@@ -85,7 +85,10 @@ fn secrets_are_left_out_unless_surusignore_includes_them() {
         "private keys: 2 (config/jwt/private.pem, id_ed25519)",
         ".surusignore packages one of them: !/.aws/",
     ] {
-        assert!(message.contains(expected), "{expected:?} is not in:\n{message}");
+        assert!(
+            message.contains(expected),
+            "{expected:?} is not in:\n{message}"
+        );
     }
     let wanted = "!/config/jwt/private.pem\n!.ssh\n";
     std::fs::write(dir.path().join(".surusignore"), wanted).unwrap();

@@ -29,9 +29,19 @@ wp_insert_post([
 
 #[test]
 #[ignore = "make test-learned"]
+fn wordpress_6_flow_gets_answers_of_php_fpm() {
+    engines_answer_as_php_fpm("wordpress6");
+}
+
+#[test]
+#[ignore = "make test-learned"]
 fn wordpress_7_flow_gets_answers_of_php_fpm() {
+    engines_answer_as_php_fpm("wordpress7");
+}
+
+fn engines_answer_as_php_fpm(version: &str) {
     let database = database();
-    let files = framework("wordpress7").with_file_name("wordpress");
+    let files = framework(version).with_file_name("wordpress");
     let site = site_of(&files, &database, "", "").write("wp-content/mu-plugins/flow.php", PLUGIN);
     let host = free_address();
     install(&site.www(), &host);

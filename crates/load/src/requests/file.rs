@@ -166,7 +166,9 @@ fn words(line: &str) -> Result<Vec<String>, String> {
             }
             // With escapes of its own.
             ('$', None) if rest.starts_with(['\'', '"']) => {
-                return Err("`$` before a quote is not supported; write the request as JSON".into());
+                return Err(
+                    "`$` before a quote is not supported; write the request as JSON".into(),
+                );
             }
             ('\\', None | Some('"')) => {
                 let next = characters.next().ok_or("`\\` at the end")?;

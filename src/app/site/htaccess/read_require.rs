@@ -41,7 +41,10 @@ impl HtaccessReader {
                         return error(node, "a comment needs a separate line");
                     }
                     let Some(parsed) = ClientMatch::parse(host) else {
-                        return error(node, format!("{host} is not an address that Apache accepts"));
+                        return error(
+                            node,
+                            format!("{host} is not an address that Apache accepts"),
+                        );
                     };
                     if parsed == ClientMatch::Unknown {
                         let what = match host.contains('/') {

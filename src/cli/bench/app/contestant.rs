@@ -8,6 +8,7 @@ use surus_measure::{Latencies, Usage, rounds};
 
 use super::answers::{AnswerDifference, Answers, Requests};
 use super::server::{Launch, Server, StartFailure};
+use crate::cli::boot_script;
 use crate::cli::engine_setup;
 use crate::cli::entry_script;
 use crate::cli::warm_ups;
@@ -22,7 +23,8 @@ pub struct Contestant {
     /// Whether the application needs an engine that boots its script, and this one does not.
     pub lacks_boot: bool,
     /// URLs to request once after the boot. Empty if the engine boots no script, if the
-    /// configuration has some, or for the reason of `cold_because`.
+    /// application can have no warm-ups, if the configuration has some, or for the reason of
+    /// `cold_because`.
     pub warmup: Vec<String>,
     /// Why there is no warm-up although the engine could have one.
     pub cold_because: Option<&'static str>,
@@ -83,7 +85,10 @@ impl Contestant {
         config.engine.name = Some(entry.name.into());
         let script = script(entry, project, &config);
         let needs_boot = script.is_none() && entry_script::needs_boot(project, &config);
-        let warmup = match entry.boots_script() && config.engine.warmup.urls().is_empty() {
+        let application = configuration(entry, project, &config).application;
+        let can_warm_up = entry.boots_script()
+            && !boot_script::find(&application).is_some_and(boot_script::is_checkpoint);
+        let warmup = match can_warm_up && config.engine.warmup.urls().is_empty() {
             true => warmup(project, &config, requests),
             false => Vec::new(),
         };

@@ -41,7 +41,9 @@ impl SecretSource {
         match self {
             SecretSource::Parameter(name) => {
                 let parameters = json!({"Name": name, "WithDecryption": true});
-                let answer = account.ask(SYSTEMS_MANAGER, "GetParameter", &parameters).await?;
+                let answer = account
+                    .ask(SYSTEMS_MANAGER, "GetParameter", &parameters)
+                    .await?;
                 text(&answer["Parameter"]["Value"]).context("the response has no value")
             }
             SecretSource::Secret { id, key } => {

@@ -363,7 +363,11 @@ mod tests {
         let problem_at = |now| problem(validity, &names, now);
         assert_eq!(problem_at(begins), None);
         assert_eq!(problem_at(begins + 82 * day), None);
-        assert!(problem_at(begins + 84 * day).unwrap().contains("within a week"));
+        assert!(
+            problem_at(begins + 84 * day)
+                .unwrap()
+                .contains("within a week")
+        );
         for (now, text) in [
             (
                 begins + 90 * day,
@@ -374,7 +378,10 @@ mod tests {
         ] {
             let problem = problem_at(now).unwrap();
             let clock = httpdate::fmt_http_date(now);
-            assert!(problem.contains(text) && problem.contains(&clock), "{problem}");
+            assert!(
+                problem.contains(text) && problem.contains(&clock),
+                "{problem}"
+            );
         }
     }
 }

@@ -182,7 +182,10 @@ impl Source for SqsQueue {
             let names = ["", "Delayed", "NotVisible"];
             let names = names.map(|kind| format!("ApproximateNumberOfMessages{kind}"));
             let parameters = json!({ "AttributeNames": names });
-            let found = self.queue.ask("GetQueueAttributes", parameters, TIMEOUT).await?;
+            let found = self
+                .queue
+                .ask("GetQueueAttributes", parameters, TIMEOUT)
+                .await?;
             let count = |name: &String| {
                 let count = found["Attributes"][name].as_str();
                 count

@@ -146,7 +146,10 @@ fn certificates_of_a_removed_authority_are_replaced_by_those_of_the_new_one() {
     let before = read(local.certificate().unwrap());
     std::fs::write(local.root_file(), &before).unwrap();
     let error = local.certificate().unwrap_err().to_string();
-    assert!(error.contains("remove it, and run `surus trust`"), "{error}");
+    assert!(
+        error.contains("remove it, and run `surus trust`"),
+        "{error}"
+    );
     std::fs::remove_file(local.root_file()).unwrap();
     let root = read(local.certificate().unwrap());
     assert_ne!(root, before);
