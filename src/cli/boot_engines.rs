@@ -84,9 +84,10 @@ pub async fn boot(
                  engine that boots it, such as engine.name = \"rewind\""
             );
         }
-        if asked.entry.name == "rewind"
-            && asked.config.engine.name.is_none()
-            && let Some(script) = entry_script::symfony_loop_script(&planned.project, &asked.config)
+        if pool_config.entry.name == "rewind"
+            && pool_config.config.engine.name.is_none()
+            && let Some(script) =
+                entry_script::symfony_loop_script(&planned.project, &pool_config.config)
         {
             info!(
                 engine = name,

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::app::DocumentTree;
 use crate::app::site::routes::Routes;
-use crate::app::site::{Resolution, Site, other_roots};
+use crate::app::site::{Resolution, other_roots};
 use crate::config::sites::SiteConfig;
 use crate::config::{Config, SCHEDULE_POOL, WORK_POOL};
 use crate::engine::Report;

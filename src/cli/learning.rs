@@ -77,7 +77,7 @@ impl Learner {
 
     fn report_nothing(&self, nothing: NothingLearned) {
         warn!(
-            engine = self.planned.asked.name,
+            engine = self.planned.pool_config.name,
             reason = nothing.reason,
             remedy = nothing.remedy,
             "learning has found no page to warm up the boot by"

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::Surus;
-use crate::{Said, is_root, project, run, says, surus};
+use crate::{Said, get, is_root, project, run, says, surus};
 
 #[test]
 fn check_reports_the_engine_and_script_that_would_run() {

@@ -34,7 +34,7 @@ impl Unit {
     /// The number with its unit, with three or four significant figures.
     ///
     /// It is public for numbers in sentences and for those that were chosen, such as offered rates
-    /// and bounds of goals. What a table shows is a [`Number`], which writes itself.
+    /// and bounds of goals. Tables show a [`Number`], which writes itself.
     pub fn write(self, value: f64) -> String {
         match self {
             Unit::Count => grouped(value, 0),

@@ -114,7 +114,7 @@ pub struct InFlightRequest {
     pub method: Method,
     pub uri: Uri,
     /// Held until the worker is done with the event, or until none ever will be.
-    pub permit: Option<Permit>,
+    pub _permit: Option<Permit>,
     /// Held as long, for the front end.
     pub hold: Option<TaskTrackerToken>,
     /// None if the request is not traced.
@@ -327,7 +327,7 @@ pub(super) mod tests {
             stopping: None,
             method: Method::GET,
             uri: Uri::default(),
-            permit: None,
+            _permit: None,
             hold: None,
             trace: None,
         }

@@ -206,7 +206,7 @@ impl Generation {
             stopping: None,
             method: event.request.method().clone(),
             uri: event.request.uri().clone(),
-            permit: Some(permit),
+            _permit: Some(permit),
             hold: event.hold.clone(),
             trace: event.request.extensions().get().cloned(),
         };
