@@ -116,8 +116,11 @@ test-deploy: setup $(MOTO)/moto_server ## Test `surus lambda deploy` and what be
 	cargo test --features deploy --test lambda -- deploy::
 
 .PHONY: test-work
-test-work: setup ## Test that 10000 jobs (WORK_JOBS) survive kills, and weights; minutes
-	WORK_JOBS=$(WORK_JOBS) cargo test --test work -- --nocapture killed_processes
+test-work: setup ## Test that 10000 jobs (WORK_JOBS) survive kills, and weights; an hour
+	scripts/install rabbitmq
+	scripts/elasticmq
+	scripts/frameworks messenger7
+	WORK_JOBS=$(WORK_JOBS) cargo test --test work -- --include-ignored --nocapture killed_processes
 	WORK_JOBS=$(WORK_JOBS) cargo test --test work -- --ignored weights_hold
 
 ROUNDS ?= 10000

@@ -81,6 +81,12 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
                 roadrunner.file.display()
             ));
         }
+        for limit in &roadrunner.own_limits {
+            findings.note(format_args!(
+                "{} sets no exec_ttl, and RoadRunner has no time limit then: {limit} applies",
+                roadrunner.file.display()
+            ));
+        }
     }
     match spool {
         Ok(warning) => warning.iter().for_each(|warning| findings.note(warning)),

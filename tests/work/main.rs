@@ -18,6 +18,7 @@ mod elasticmq;
 mod frames;
 #[cfg(feature = "amqp")]
 mod hostile;
+mod kills;
 mod laravel;
 mod messenger;
 mod operate;

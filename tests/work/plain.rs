@@ -349,6 +349,39 @@ fn small_queue_does_not_wait_for_a_large_one(kind: Kind) {
     );
 }
 
+/// Its results cannot be JSON, or are too long.
+const RETURNS: &str = r#"<?php
+return static function (array $job): mixed {
+    file_put_contents(getenv('NOTES'), "done $job[n]\n", FILE_APPEND | LOCK_EX);
+    $self = [];
+    $self[] = &$self;
+    return match ($job['do']) {
+        'resource' => fopen('php://memory', 'r'),
+        'not a number' => NAN,
+        'binary' => "\xff",
+        'recursion' => $self,
+        'long' => str_repeat('x', 9 << 20),
+    };
+};
+"#;
+
+#[test]
+fn job_is_done_whatever_its_handler_returns() {
+    let plain = Plain::new(Kind::Sqlite, "");
+    std::fs::write(plain.site.www().join("jobs.php"), RETURNS).unwrap();
+    let results = ["resource", "not a number", "binary", "recursion", "long"];
+    for (number, what) in results.into_iter().enumerate() {
+        plain.push(number, what);
+    }
+    let work = plain.start(&["--workers", "1"]);
+    work.wait_until(|| plain.table.is_empty());
+    for (number, what) in results.into_iter().enumerate() {
+        assert_eq!(plain.count(&format!("done {number}")), 1, "{what}");
+    }
+    let failed = plain.table.failed();
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
 #[test]
 fn mistake_in_the_configuration_stops_the_start() {
     for (settings, error) in [

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::laravel::{Laravel, debian};
+use super::operate::metrics;
 use super::plain::Plain;
 use super::site::{Site, framework};
 use super::work::Work;
@@ -124,4 +125,43 @@ fn events_of_laravel_run_when_they_are_due() {
         scope.spawn(|| run(debian()));
         scope.spawn(|| run(framework("laravel10")));
     });
+}
+
+/// As many long events as there are workers, and a short one.
+const LONG: &str = r#"<?php
+namespace App;
+use Illuminate\Console\Scheduling\Schedule;
+final class ConsoleKernel extends \Illuminate\Foundation\Console\Kernel
+{
+    protected function schedule(Schedule $schedule)
+    {
+        foreach (['first', 'second'] as $name) {
+            $schedule->call(static function () use ($name): void {
+                Notes::note("$name begins");
+                Notes::wait();
+            })->everyMinute()->name($name);
+        }
+        $schedule->call(static fn () => Notes::note('short'))->everyMinute()->name('short');
+    }
+}
+"#;
+
+/// Waits for the next two minutes.
+#[test]
+fn application_is_asked_for_its_events_also_while_all_workers_run_long_ones() {
+    let mut laravel = Laravel::new(&debian());
+    laravel.set("QUEUE_CONNECTION", "sync");
+    std::fs::write(laravel.site.www().join("app/ConsoleKernel.php"), LONG).unwrap();
+    let work = laravel.start(&["--schedule"]);
+    let has = |note: &str| laravel.notes().iter().any(|it| it == note);
+    work.wait_for_minutes(2, || has("first begins") && has("second begins"));
+    let none = "surus_broker_jobs{queue=\"schedule\",state=\"delayed\"} 0\n";
+    // The short event waits for a worker outside of the schedule. Those of the next minute come.
+    work.wait_until(|| metrics(&work).contains(none));
+    work.wait_for_minutes(2, || !metrics(&work).contains(none));
+    assert!(!has("short"), "{:?}", laravel.notes());
+    laravel.go();
+    work.wait_until(|| has("short"));
+    let log = work.log();
+    assert!(!log.contains("the broker failed"), "{log}");
 }

@@ -2,12 +2,11 @@
 //! acknowledged that has not finished.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::database::{Kind, Server, in_each_database};
+use super::kills::{self, Event};
 use super::plain::Plain;
 use super::table::Table;
-use super::work::{descendants, signal};
 
 in_each_database! {
     sigterm_finishes_the_running_job_and_returns_the_others
@@ -151,37 +150,24 @@ fn killed_processes_lose_no_job(kind: Kind) {
         Some(server) => Plain::with(settings, |_| Table::on(server)),
         None => Plain::new(kind, settings),
     };
-    let jobs: usize = std::env::var("WORK_JOBS").map_or(300, |jobs| jobs.parse().unwrap());
+    let jobs = kills::jobs(300);
     for number in 0..jobs {
         let job = format!(r#"{{"n": {number}, "do": "sleep", "ms": {}}}"#, number % 10);
         plain.table.push("default", &job);
     }
-    let mut work = plain.start(&["--workers", "3"]);
-    let mut random = 12345_usize;
-    for round in 0..jobs / 12 {
-        random = random
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        std::thread::sleep(Duration::from_millis((random >> 33) as u64 % 60));
-        if round % 8 == 7 {
-            signal(work.pid(), "KILL");
-            work = plain.start(&["--workers", "3"]);
-            continue;
+    let args = ["--workers", "3"];
+    let work = plain.start(&args);
+    let work = kills::at_random(work, jobs / 12, |event| match event {
+        Event::Killed => Some(plain.start(&args)),
+        Event::Outage => {
+            if let Some(server) = &mut server {
+                server.kill();
+                server.revive();
+                plain.table.connect_again();
+            }
+            None
         }
-        if let Some(server) = &mut server
-            && round % 8 == 3
-        {
-            server.kill();
-            server.revive();
-            plain.table.connect_again();
-            continue;
-        }
-        let processes = descendants(work.pid());
-        // The first is the master process of the workers.
-        if let Some(pid) = processes.get(1 + (random >> 40) % processes.len().max(1)) {
-            signal(*pid, "KILL");
-        }
-    }
+    });
     work.wait_until_none(|| plain.table.rows().len());
     let notes: BTreeSet<_> = plain.notes().into_iter().collect();
     for number in 0..jobs {

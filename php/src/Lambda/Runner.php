@@ -60,7 +60,8 @@ final class Runner
 
     private static function ask(Handler $handler): Answer
     {
-        // `http` or `request` if an HTTP event is meant; unset for other events of Lambda.
+        // `http` or `request` if an HTTP event is meant, `job` for a job or a run of `surus work`;
+        // unset for other events of Lambda.
         $kind = $_SERVER['SURUS_EVENT'] ?? null;
         if ('before_snapshot' === $kind || 'after_restore' === $kind) {
             Hook::run($kind);
@@ -80,6 +81,10 @@ final class Runner
             ? null
             : self::event();
         $answer = $handler->handle($event, Context::current());
+        // Nothing reads the result of a job, so it need not be JSON, nor short.
+        if ('job' === $kind && !($answer instanceof Answer && $answer->status >= 400)) {
+            return new Answer('null');
+        }
 
         return $answer instanceof Answer ? $answer : new Answer(self::encode($answer));
     }

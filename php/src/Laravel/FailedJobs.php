@@ -33,7 +33,7 @@ final class FailedJobs
             'id' => (string) $job->id,
             'queue' => (string) $job->queue,
             'class' => (string) (json_decode($job->payload, true)['displayName'] ?? ''),
-            'why' => strtok((string) $job->exception, "\n"),
+            'why' => explode("\n", (string) $job->exception, 2)[0],
             'failed_at' => (string) $job->failed_at,
         ], array_values($jobs));
     }

@@ -7,6 +7,7 @@ use Illuminate\Contracts\Debug\ExceptionHandler;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Contracts\Queue\Job;
 use Illuminate\Queue\Events\JobFailed;
+use Illuminate\Queue\Worker;
 use Illuminate\Queue\WorkerOptions;
 use Illuminate\Support\Facades\Facade;
 
@@ -54,6 +55,39 @@ final class JobProcessor
             $this->app->forgetScopedInstances();
         }
         Facade::clearResolvedInstances();
+    }
+
+    /**
+     * Whether jobs of a queue may run now, as `queue:work` asks before it takes one: not in
+     * maintenance mode, nor while `queue:pause` or a listener of `Looping` stops the queue.
+     */
+    public function mayRun(string $connection, string $queue, WorkerOptions $options): bool
+    {
+        $this->begin();
+        $ask = static fn (Worker $worker): bool => $worker->daemonShouldRun(
+            $options,
+            $connection,
+            $queue
+        ) && !match (true) {
+            method_exists($worker, 'getPausedQueues') => [] !== $worker->getPausedQueues(
+                $connection,
+                [$queue]
+            ),
+            // The first versions of Laravel 12 that have `queue:pause`.
+            method_exists($worker->manager, 'isPaused') => $worker->manager->isPaused(
+                $connection,
+                $queue
+            ),
+            default => false,
+        };
+        try {
+            return \Closure::bind($ask, null, Worker::class)($this->app->make('queue.worker'));
+        } catch (\Throwable $thrown) {
+            // Such as a cache that cannot be reached. No job may fail for that.
+            $this->app->make(ExceptionHandler::class)->report($thrown);
+
+            return false;
+        }
     }
 
     /** Runs a job. Its exception, if any, is reported and returned. */

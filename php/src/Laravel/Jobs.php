@@ -2,8 +2,11 @@
 
 namespace Surus\Laravel;
 
+use Illuminate\Contracts\Debug\ExceptionHandler;
 use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Queue\Events\JobTimedOut;
 use Illuminate\Queue\MaxAttemptsExceededException;
+use Illuminate\Queue\TimeoutExceededException;
 use Illuminate\Queue\Worker;
 use Illuminate\Queue\WorkerOptions;
 use Surus\Engine;
@@ -37,6 +40,13 @@ final class Jobs
 
             return $failures;
         }
+        if ($asked = $event['may_run'] ?? null) {
+            $options = new WorkerOptions();
+            $mayRun = $this->processor->mayRun($asked['connection'], $asked['queue'], $options);
+            $this->disconnect();
+
+            return ['may_run' => $mayRun];
+        }
         $job = new WorkJob(
             $this->app,
             $event['connection'],
@@ -49,6 +59,14 @@ final class Jobs
         $options->maxTries = $event['tries'] ?? 1;
         $options->timeout = $event['timeout'];
         $options->backoff = (string) ($event['backoff'] ?? 0);
+        if (
+            !isset($event['lost'])
+                && !$this->processor->mayRun($event['connection'], $event['queue'], $options)
+        ) {
+            $this->disconnect();
+
+            return ['refused' => true];
+        }
         $this->horizon->begun($job);
         $thrown = isset($event['lost'])
             ? $this->lost($event['connection'], $job, $options, $event['lost'])
@@ -72,7 +90,7 @@ final class Jobs
 
     /**
      * What Laravel decides about a job whose worker was lost. `queue:work` itself decides this only
-     * after a timeout, and otherwise when the job runs again.
+     * at the alarm of a timeout, and otherwise when the job runs again.
      */
     private function lost(
         string $connection,
@@ -82,7 +100,11 @@ final class Jobs
     ): \Throwable
     {
         $this->processor->begin();
-        $why = new MaxAttemptsExceededException($job->resolveName().': '.$lost['why']);
+        // Laravel 10 and newer tell a timeout by its class.
+        $class = $lost['timed_out'] && class_exists(TimeoutExceededException::class)
+            ? TimeoutExceededException::class
+            : MaxAttemptsExceededException::class;
+        $why = new $class($job->resolveName().': '.$lost['why']);
         $decide = static function (Worker $worker) use (
             $connection,
             $job,
@@ -101,17 +123,41 @@ final class Jobs
                 (int) $options->maxTries,
                 $why
             );
-            if (
-                $lost['timed_out']
-                    && !$job->hasFailed()
-                    && method_exists($worker, 'markJobAsFailedIfItShouldFailOnTimeout')
-            ) {
-                $worker->markJobAsFailedIfItShouldFailOnTimeout($connection, $job, $why);
+            // As `queue:work` asks at its alarm.
+            $decisions = [
+                'markJobAsFailedIfWillExceedMaxExceptions',
+                'markJobAsFailedIfItShouldFailOnTimeout'
+            ];
+            foreach ($decisions as $decision) {
+                if (
+                    $lost['timed_out']
+                        && !$job->hasFailed()
+                        && method_exists($worker, $decision)
+                ) {
+                    $worker->$decision($connection, $job, $why);
+                }
             }
         };
         \Closure::bind($decide, null, Worker::class)($this->app->make('queue.worker'));
+        if ($lost['timed_out']) {
+            $this->tellTimeout($connection, $job, $lost['timed_out']);
+        }
 
         return $why;
+    }
+
+    /** Laravel 10 and newer have the event. */
+    private function tellTimeout(string $connection, WorkJob $job, int $timeout): void
+    {
+        if (!class_exists(JobTimedOut::class)) {
+            return;
+        }
+        // Laravel has decided about the job already.
+        try {
+            $this->app->make('events')->dispatch(new JobTimedOut($connection, $job, $timeout));
+        } catch (\Throwable $thrown) {
+            $this->app->make(ExceptionHandler::class)->report($thrown);
+        }
     }
 
     private function backoff(WorkJob $job, WorkerOptions $options): int

@@ -41,23 +41,45 @@ final class FailedMessages
             if (!$envelope) {
                 continue;
             }
-            $found[] = self::told($name, $envelope);
+            $told = self::told($name, $envelope);
             if ('forget' === $asked['verb']) {
                 $receiver->reject($envelope);
             } else {
-                $this->retry($name, $receiver, $envelope);
+                $told['error'] = $this->retry($name, $receiver, $envelope);
             }
+            $found[] = $told;
         }
 
         return $found;
     }
 
-    /** Handles it now, as messenger:failed:retry does. */
-    private function retry(string $transport, ReceiverInterface $receiver, Envelope $envelope): void
+    /** Handles it now, as messenger:failed:retry does. Returns why it has failed again, if so. */
+    private function retry(
+        string $transport,
+        ReceiverInterface $receiver,
+        Envelope $envelope
+    ): ?string
     {
         $message = new SingleMessage($envelope, $receiver);
-        $message->worker = $this->messenger->worker($transport, $message);
-        $message->worker->run(['sleep' => 0]);
+        try {
+            $thrown = $this->messenger->handle($transport, $message)?->getThrowable();
+        } catch (\Throwable $thrown) {
+            // Such as a listener that cannot send the message again.
+        }
+
+        return match (true) {
+            null !== $thrown => self::firstLine(
+                get_debug_type($thrown).': '.$thrown->getMessage()
+            ),
+            $message->rejected => 'the message was rejected',
+            $message->acknowledged => null,
+            default => 'a listener of the application has kept the message from being handled',
+        };
+    }
+
+    private static function firstLine(string $text): string
+    {
+        return explode("\n", $text, 2)[0];
     }
 
     private static function told(string $transport, Envelope $envelope): array
@@ -71,9 +93,8 @@ final class FailedMessages
                 SentToFailureTransportStamp::class
             )?->getOriginalReceiverName(),
             'class' => get_debug_type($envelope->getMessage()),
-            'why' => strtok(
-                (string) $envelope->last(ErrorDetailsStamp::class)?->getExceptionMessage(),
-                "\n"
+            'why' => self::firstLine(
+                (string) $envelope->last(ErrorDetailsStamp::class)?->getExceptionMessage()
             ),
             'failed_at' => (string) $failed?->format(\DATE_RFC3339),
         ];

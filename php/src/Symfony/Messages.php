@@ -94,19 +94,11 @@ final class Messages
     private function process(string $transport, Envelope $envelope): array
     {
         $message = new SingleMessage($envelope);
-        $message->worker = $this->messenger->worker($transport, $message);
-        $failed = null;
-        $note = static function (WorkerMessageFailedEvent $event) use (&$failed): void {
-            $failed = $event;
-        };
-        $this->messenger->events->addListener(WorkerMessageFailedEvent::class, $note, 1024);
         try {
-            $message->worker->run(['sleep' => 0]);
+            $failed = $this->messenger->handle($transport, $message);
         } catch (\Throwable $thrown) {
             // Such as a listener that cannot send the message again.
             return self::decision($thrown, release: self::PAUSE);
-        } finally {
-            $this->messenger->events->removeListener(WorkerMessageFailedEvent::class, $note);
         }
 
         return match (true) {

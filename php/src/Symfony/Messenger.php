@@ -111,7 +111,25 @@ final readonly class Messenger
         return false;
     }
 
-    public function worker(string $transport, ReceiverInterface $receiver): Worker
+    /** Handles one message with Messenger's own worker. Returns how it has failed, if it has. */
+    public function handle(string $transport, SingleMessage $message): ?WorkerMessageFailedEvent
+    {
+        $failed = null;
+        $note = static function (WorkerMessageFailedEvent $event) use (&$failed): void {
+            $failed = $event;
+        };
+        $this->events->addListener(WorkerMessageFailedEvent::class, $note, 1024);
+        try {
+            $message->worker = $this->worker($transport, $message);
+            $message->worker->run(['sleep' => 0]);
+        } finally {
+            $this->events->removeListener(WorkerMessageFailedEvent::class, $note);
+        }
+
+        return $failed;
+    }
+
+    private function worker(string $transport, ReceiverInterface $receiver): Worker
     {
         $limiter = $this->limiters?->has($transport)
             ? [[$transport => $this->limiters->get($transport)]]

@@ -40,6 +40,7 @@ pub fn change(args: &Chosen, verb: &str, done: &str) -> anyhow::Result<()> {
         let jobs: Vec<FailedJob> = serde_json::from_str(&json)?;
         ids = jobs.into_iter().map(|job| job.id).collect();
     }
+    let (count, mut failed) = (ids.len(), 0);
     let mut missing = Vec::new();
     for id in ids {
         let path = format!(
@@ -48,9 +49,14 @@ pub fn change(args: &Chosen, verb: &str, done: &str) -> anyhow::Result<()> {
         );
         let json = ask(&args.project, Method::POST, &path)?;
         let jobs: Vec<FailedJob> = serde_json::from_str(&json)?;
-        match jobs.is_empty() {
-            true => missing.push(id),
-            false => say!("{done} {id}"),
+        let error = jobs.iter().find_map(|job| job.error.as_ref());
+        match error {
+            _ if jobs.is_empty() => missing.push(id),
+            None => say!("{done} {id}"),
+            Some(error) => {
+                say!("failed again {id}: {error}");
+                failed += 1;
+            }
         }
     }
     if !missing.is_empty() {
@@ -58,6 +64,9 @@ pub fn change(args: &Chosen, verb: &str, done: &str) -> anyhow::Result<()> {
             "no failed job has the id {}; `surus work failed` lists them",
             missing.join(", ")
         );
+    }
+    if failed > 0 {
+        bail!("{failed} of {count} jobs failed again");
     }
     Ok(())
 }

@@ -29,8 +29,10 @@ pub async fn boot(
 ) -> anyhow::Result<Booted> {
     let mut booted = Vec::new();
     for group in groups {
+        // One for the question which events are due: long events may take all others.
+        let workers = group.workers + usize::from(group.is_schedule_of_laravel);
         let runner = match &group.php {
-            Some(php) => Some(queues::boot(project, config, php, group.workers, metrics).await?),
+            Some(php) => Some(queues::boot(project, config, php, workers, metrics).await?),
             None => None,
         };
         booted.push((group.clone(), runner.map(Arc::new)));
@@ -58,7 +60,11 @@ pub async fn open(
             Some(runner) => consumers(project, config, &mut brokers, runner, group.clone()).await?,
         };
         let paused = vec![false; consumers.len()];
-        let unsettled = consumers.iter().map(|_| AtomicBool::new(false)).collect();
+        let flags = || -> Vec<AtomicBool> {
+            let all = consumers.iter();
+            all.map(|_| AtomicBool::new(false)).collect()
+        };
+        let (unsettled, resting) = (flags(), flags());
         fronts.push(Arc::new(Front {
             workers: group.workers,
             consumers,
@@ -68,6 +74,7 @@ pub async fn open(
             crash_counts: crash_counts.clone(),
             unsettled,
             paused: watch::Sender::new(paused),
+            resting,
         }));
     }
     Ok(fronts)

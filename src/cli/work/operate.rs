@@ -35,7 +35,7 @@ Examples:
 Examples:
   surus work failed /srv/app")]
     Failed(Status),
-    /// Put failed jobs back into their queue, as if they had never been tried
+    /// Put failed jobs back into their queue, or have Messenger handle them at once
     #[command(after_help = "\
 Examples:
   surus work retry /srv/app --id a23b7174-df35-432b-a9f6-582cbe45116f
@@ -122,10 +122,11 @@ fn table(queues: &[QueueStatus]) -> String {
         "QUEUE", "WEIGHT", "STATE", "RUNNING", "WAITING", "DELAYED", "RESERVED", "OLDEST"
     );
     for queue in queues {
-        let state = match (queue.depth, queue.is_paused) {
-            (None, _) => "broken",
-            (_, true) => "paused",
-            (_, false) => "active",
+        let state = match queue {
+            QueueStatus { depth: None, .. } => "broken",
+            queue if queue.is_paused => "paused",
+            queue if queue.is_resting => "resting",
+            _ => "active",
         };
         let number = |of: Option<u64>| of.map_or("-".to_string(), |number| number.to_string());
         let oldest = queue.depth.and_then(|it| it.oldest);
@@ -158,6 +159,7 @@ mod tests {
             queue: name.into(),
             weight: 3,
             is_paused: name == "mail",
+            is_resting: name == "images",
             running: 2,
             depth,
         };
@@ -167,11 +169,16 @@ mod tests {
             reserved: 4,
             oldest: Some(90),
         };
-        let queues = [queue("mail", Some(depth)), queue("reports", None)];
+        let queues = [
+            queue("mail", Some(depth)),
+            queue("images", Some(depth)),
+            queue("reports", None),
+        ];
         assert_eq!(
             table(&queues),
             "QUEUE    WEIGHT  STATE    RUNNING  WAITING  DELAYED  RESERVED  OLDEST\n\
              mail          3  paused         2     1200        0         4   1m30s\n\
+             images        3  resting        2     1200        0         4   1m30s\n\
              reports       3  broken         2        -        -         -       -\n"
         );
     }

@@ -94,7 +94,7 @@ impl fmt::Display for Php {
     }
 }
 
-/// The workers of the pool of a Laravel application's schedule.
+/// How many events of a Laravel application's schedule run at once.
 const SCHEDULE_WORKERS: usize = 2;
 
 /// The queues and schedules of the configuration and the command line.

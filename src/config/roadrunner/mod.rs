@@ -22,6 +22,8 @@ pub struct Settings {
     pub table: Table,
     /// What has no counterpart.
     pub ignored: Vec<String>,
+    /// Surus's time limits where the file sets none. RoadRunner has none then.
+    pub own_limits: Vec<&'static str>,
 }
 
 /// The names that RoadRunner and its users give the file.
@@ -78,9 +80,17 @@ fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settin
     let serves_files = visit.serves_files && !visit.limits_files;
     let directory = visit.directory;
     let networks = (visit.trusts_proxies).then_some(visit.networks);
+    let limits_jobs = visit.pipelines.timeout.is_some();
     let (queues, ignored) = visit.pipelines.queues();
     settings.ignored.extend(ignored);
+    let limit = |table: &Table| table.get("http")?.get("request_timeout").cloned();
+    if sections.iter().any(|(name, _)| name == "http") && limit(&settings.table).is_none() {
+        settings.own_limits.push("http.request_timeout");
+    }
     if !queues.is_empty() {
+        if !limits_jobs {
+            settings.own_limits.push("queue.timeout");
+        }
         settings.table.insert("queue".into(), queues.into());
     }
     // Only that middleware reads the networks.
@@ -106,6 +116,13 @@ impl Settings {
             warn!(
                 settings,
                 "RoadRunner's settings without a counterpart are ignored"
+            );
+        }
+        if !self.own_limits.is_empty() {
+            let settings = self.own_limits.join(", ");
+            warn!(
+                settings,
+                "RoadRunner has no time limit without exec_ttl; those of Surus apply"
             );
         }
     }

@@ -134,6 +134,30 @@ jobs:
 }
 
 #[test]
+fn time_limits_that_the_file_does_not_set_are_listed() {
+    let limits = |http: &str, jobs: &str| {
+        let jobs = format!(
+            "jobs:\n  consume: [a]\n  pool:\n    supervisor: {{{jobs}}}\n  pipelines:\n    \
+             a:\n      driver: amqp\n"
+        );
+        read(&format!(
+            "http:\n  pool:\n    supervisor: {{{http}}}\n{jobs}"
+        ))
+        .own_limits
+    };
+    let both = ["http.request_timeout", "queue.timeout"];
+    assert_eq!(limits("", ""), both);
+    assert_eq!(limits("exec_ttl: 0s", "exec_ttl: 0s"), both, "no limit");
+    assert_eq!(limits("exec_ttl: 90s", ""), both[1..]);
+    assert_eq!(limits("", "exec_ttl: 90s"), both[..1]);
+    assert!(
+        read("server:\n  command: php app.php\n")
+            .own_limits
+            .is_empty()
+    );
+}
+
+#[test]
 fn files_are_sent_only_by_their_middleware() {
     let files = |text| read(text).table.get("site").cloned();
     let hidden = files("server:\n  command: php app.php\n").unwrap();

@@ -34,6 +34,8 @@ pub enum Outcome {
     Failed(String),
     /// No worker could take it.
     Busy(String),
+    /// It has not run: its application runs no jobs at present.
+    Refused,
 }
 
 impl Outcome {
@@ -45,6 +47,7 @@ impl Outcome {
             Outcome::Retried(_) => "retried",
             Outcome::Failed(_) => "failed",
             Outcome::Busy(_) => "busy",
+            Outcome::Refused => "refused",
         }
     }
 }
@@ -121,7 +124,7 @@ impl Jobs<'_> {
     async fn plain(&self, job: &Job, runner: &Runner) -> Verdict {
         let id = &job.lease.id;
         let timeout = self.queue.timeout.0;
-        match runner.ask(job.payload.clone(), id, timeout).await {
+        match runner.run_job(job.payload.clone(), id, timeout).await {
             Ok(JobAnswer::Result(_)) => {
                 self.suspects.forget(&self.name(job));
                 Verdict::done()
@@ -172,20 +175,22 @@ impl Jobs<'_> {
         };
         if let Some(why) = self.poison_by_crashes() {
             return self
-                .lost(job, runner, payload, &why, Some(why.clone()), false)
+                .lost(job, runner, payload, &why, Some(why.clone()), None)
                 .await;
         }
         let (why, losses, timed_out) = match self.pass(runner, job, payload, None, timeout).await {
             Ok(Ok(decision)) => {
-                self.suspects.forget(&self.name(job));
+                if !decision.refused {
+                    self.suspects.forget(&self.name(job));
+                }
                 return decision.verdict(None);
             }
             // Frameworks catch exceptions: only a call of exit() or a fatal error ends here.
-            Ok(Err(message)) => (message, Some(self.suspects.note(&self.name(job))), false),
+            Ok(Err(message)) => (message, Some(self.suspects.note(&self.name(job))), None),
             Err(failure) if failure.is_busy() => return Verdict::busy(&failure),
             Err(failure) => {
                 let losses = self.losses(job, &failure);
-                let timed_out = matches!(failure, Failure::TimedOut);
+                let timed_out = matches!(failure, Failure::TimedOut).then_some(timeout);
                 (failure.to_string(), losses, timed_out)
             }
         };
@@ -202,11 +207,11 @@ impl Jobs<'_> {
         payload: &str,
         why: &str,
         poison: Option<String>,
-        timed_out: bool,
+        timed_out: Option<Duration>,
     ) -> Verdict {
         let lost = Lost {
             why: poison.as_deref().unwrap_or(why),
-            timed_out,
+            timed_out: timed_out.map(|timeout| timeout.as_secs().max(1)),
             fail: poison.is_some(),
         };
         match self.pass(runner, job, payload, Some(lost), RECORD).await {
@@ -354,7 +359,8 @@ struct Envelope<'a> {
 #[derive(Serialize)]
 struct Lost<'a> {
     why: &'a str,
-    timed_out: bool,
+    /// Its time limit in seconds, if it has reached it.
+    timed_out: Option<u64>,
     /// It must fail now.
     fail: bool,
 }
@@ -370,12 +376,21 @@ struct Decision {
     /// The framework has sent it again as another job.
     #[serde(default)]
     resent: bool,
+    /// It has not run, because the application runs no jobs at present.
+    #[serde(default)]
+    refused: bool,
     /// Why it has failed, or runs again.
     error: Option<String>,
 }
 
 impl Decision {
     fn verdict(self, lost: Option<String>) -> Verdict {
+        if self.refused {
+            return Verdict {
+                disposition: Disposition::Return,
+                outcome: Outcome::Refused,
+            };
+        }
         let why = self.error.or(lost);
         match (self.release, why) {
             (None, Some(why)) if self.unrecorded => Verdict::buried(why),

@@ -66,6 +66,9 @@ pub struct FailedJob {
     /// The first line of the reason.
     pub why: String,
     pub failed_at: String,
+    /// Why it has failed again, if its framework has just run it for a retry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 impl FailedJob {
@@ -82,6 +85,7 @@ impl FailedJob {
             class: job.map_or_else(String::new, |job| bounded(&job.class).into_owned()),
             why: why.lines().next().unwrap_or_default().into(),
             failed_at,
+            error: None,
         }
     }
 }

@@ -1,18 +1,21 @@
 //! Status, pause and failed jobs of running queues, for the admin listener.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
-use super::front::Front;
+use super::front::{Consumer, Front};
 use super::job::{Depth, FailedJob, Failures};
 use super::runner::{JobAnswer, JobProgram, Runner};
+use super::settings::Format;
+use crate::event::Failure;
 
 /// How long a broker may take to count its jobs.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long PHP may take to answer; all workers may be busy.
+/// How long PHP may take at least to answer; all workers may be busy.
 const PHP: Duration = Duration::from_secs(30);
 
 /// A queue at one instant.
@@ -21,6 +24,9 @@ pub struct QueueStatus {
     pub queue: String,
     pub weight: usize,
     pub is_paused: bool,
+    /// Its application runs no jobs at present.
+    #[serde(default)]
+    pub is_resting: bool,
     /// How many of its jobs this process runs.
     pub running: u64,
     /// None if the broker does not answer.
@@ -36,8 +42,9 @@ impl Front {
         });
         let counted = join_all(counted).await;
         let paused = self.paused.borrow().clone();
-        let consumers = self.consumers.iter().zip(counted).zip(paused);
-        let status = consumers.map(|((consumer, depth), is_paused)| {
+        let states = paused.into_iter().zip(&self.resting);
+        let consumers = self.consumers.iter().zip(counted).zip(states);
+        let status = consumers.map(|((consumer, depth), (is_paused, is_resting))| {
             let queue = consumer.queue.name.clone();
             let jobs = depth.map(|it| [it.waiting, it.delayed, it.reserved]);
             let oldest = depth.and_then(|it| it.oldest);
@@ -47,6 +54,7 @@ impl Front {
                 weight: consumer.queue.weight,
                 queue,
                 is_paused,
+                is_resting: is_resting.load(Ordering::Relaxed),
                 depth,
             }
         });
@@ -65,13 +73,25 @@ impl Front {
                 _ => None,
             });
         if let Some(runner) = application {
-            found = failures_of_application(runner, requested).await?;
+            let limit = self.limit_of(requested);
+            found = failures_of_application(runner, requested, limit).await?;
         }
         for consumer in &self.consumers {
             let failures = consumer.source.failures(requested.clone()).await;
             found.extend(failures.with_context(|| format!("queue {}", consumer.queue.name))?);
         }
         Ok(found)
+    }
+
+    /// How long PHP may take. Messenger handles a message at once that is retried.
+    fn limit_of(&self, asked: &Failures) -> Duration {
+        let is_messenger = |it: &&Consumer| it.queue.format() == Format::Messenger;
+        let handled = self.consumers.iter().filter(is_messenger);
+        let longest = handled.map(|consumer| consumer.queue.timeout.0).max();
+        match asked {
+            Failures::Retry(_) => longest.unwrap_or_default().max(PHP),
+            Failures::List | Failures::Forget(_) => PHP,
+        }
     }
 
     /// Pauses or resumes a queue; without a name, all. Returns the names of those that it has
@@ -93,6 +113,7 @@ impl Front {
 async fn failures_of_application(
     runner: &Runner,
     requested: &Failures,
+    limit: Duration,
 ) -> anyhow::Result<Vec<FailedJob>> {
     #[derive(Serialize)]
     struct Question<'a> {
@@ -101,7 +122,14 @@ async fn failures_of_application(
     let question = serde_json::to_vec(&Question {
         failures: requested,
     })?;
-    let answer = runner.ask(question.into(), "", PHP).await;
+    let answer = match (requested, runner.ask(question.into(), "", limit).await) {
+        (Failures::Retry(_), Err(Failure::TimedOut)) => bail!(
+            "the retry has not ended within {} s (queue.timeout), or all workers are busy; \
+             `surus work failed` shows whether the job is still there",
+            limit.as_secs()
+        ),
+        (_, answer) => answer,
+    };
     let busy = "cannot ask the application, whose workers may all be busy; try again";
     match answer.context(busy)? {
         JobAnswer::Result(json) => {

@@ -65,6 +65,20 @@ impl Runner {
         self.run(request(payload), variables, timeout).await
     }
 
+    /// Passes a job to a handler whose result means nothing: it may be no JSON.
+    pub async fn run_job(
+        &self,
+        payload: Bytes,
+        id: &str,
+        timeout: Duration,
+    ) -> Result<JobAnswer, Failure> {
+        let variables = vec![
+            ("LAMBDA_INVOCATION_CONTEXT".into(), context(id, timeout)),
+            ("SURUS_EVENT".into(), "job".into()),
+        ];
+        self.run(request(payload), variables, timeout).await
+    }
+
     /// Passes a job to a worker of RoadRunner, and returns its answer.
     pub async fn ask_worker(
         &self,

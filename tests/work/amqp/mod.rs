@@ -1,6 +1,7 @@
 //! Queues in a real RabbitMQ server.
 
 mod broker;
+mod laravel;
 mod plain;
 mod poison;
 mod raw;

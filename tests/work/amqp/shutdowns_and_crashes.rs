@@ -3,9 +3,10 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use super::super::kills::{self, Event};
 use super::super::proxy::Proxy;
-use super::super::work::{descendants, signal};
 use super::{Broker, Kind, Message, Site, broker};
 
 /// Three jobs run, three are reserved and three wait at the server.
@@ -146,43 +147,38 @@ fn killed_server_has_all_jobs_again_that_have_not_been_acknowledged() {
 #[test]
 #[ignore = "needs RabbitMQ: make test-amqp"]
 fn killed_processes_lose_no_job_in_rabbitmq() {
+    no_job_is_lost(Kind::Classic);
+}
+
+#[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
+fn killed_processes_lose_no_job_in_a_quorum_queue() {
+    no_job_is_lost(Kind::Quorum);
+}
+
+fn no_job_is_lost(kind: Kind) {
     let settings = "tries = 0\nbackoff = '1s'\n[work]\nmax_losses = 100\n";
     let proxy = OnceCell::new();
-    let site = Site::with(Kind::Classic, settings, |broker| {
+    let site = Site::with(kind, settings, |broker| {
         proxy.get_or_init(|| Proxy::to(broker.port())).port
     });
     let proxy = proxy.into_inner().unwrap();
-    let jobs: usize = std::env::var("WORK_JOBS").map_or(150, |jobs| jobs.parse().unwrap());
+    let jobs = kills::jobs(150);
     for number in 0..jobs {
         let job = format!(r#"{{"n": {number}, "do": "sleep", "ms": {}}}"#, number % 10);
         site.broker.push(&site.queue, &job);
     }
-    let mut work = site.plain.start(&["--workers", "3"]);
-    let mut random = 13579_usize;
-    for round in 0..jobs / 12 {
-        random = random
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        std::thread::sleep(std::time::Duration::from_millis((random >> 33) as u64 % 60));
-        match round % 8 {
-            7 => {
-                signal(work.pid(), "KILL");
-                work = site.plain.start(&["--workers", "3"]);
-            }
-            3 => {
-                proxy.cut();
-                std::thread::sleep(std::time::Duration::from_millis(20));
-                proxy.mend();
-            }
-            _ => {
-                let processes = descendants(work.pid());
-                // The first is the master process of the workers.
-                if let Some(pid) = processes.get(1 + (random >> 40) % processes.len().max(1)) {
-                    signal(*pid, "KILL");
-                }
-            }
+    let args = ["--workers", "3"];
+    let work = site.plain.start(&args);
+    let work = kills::at_random(work, jobs / 12, |event| match event {
+        Event::Killed => Some(site.plain.start(&args)),
+        Event::Outage => {
+            proxy.cut();
+            std::thread::sleep(Duration::from_millis(20));
+            proxy.mend();
+            None
         }
-    }
+    });
     let missing = || {
         let notes: BTreeSet<_> = site.plain.notes().into_iter().collect();
         let missing = (0..jobs).filter(|number| !notes.contains(&format!("done {number}")));

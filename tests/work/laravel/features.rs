@@ -2,6 +2,7 @@
 //! the tools for failed jobs.
 
 use std::fs;
+use std::path::Path;
 
 use super::super::database::{Client, Kind};
 use super::super::site::framework;
@@ -73,16 +74,28 @@ pub const CLASSES: [(&str, &str); 7] = [
     ),
     (
         "Limits",
-        r"final class Limits extends \Illuminate\Support\ServiceProvider
+        r#"final class Limits extends \Illuminate\Support\ServiceProvider
 {
     public function boot(): void
     {
+        $listen = $this->app['events']->listen(...);
+        $listen(
+            \Illuminate\Queue\Events\Looping::class,
+            static fn () => file_exists(getenv('NOTES').'.held') ? false : null,
+        );
+        $listen(
+            \Illuminate\Queue\Events\JobTimedOut::class,
+            static fn (object $event) => Notes::note(
+                "timed out: {$event->job->resolveName()}"
+                    .(isset($event->timeout) ? " after $event->timeout s" : ''),
+            ),
+        );
         \Illuminate\Support\Facades\RateLimiter::for(
             'one a minute',
             static fn () => \Illuminate\Cache\RateLimiting\Limit::perMinute(1),
         );
     }
-}",
+}"#,
     ),
 ];
 
@@ -118,10 +131,10 @@ match ($argv[1]) {
 };
 "#;
 
-/// An application with Laravel 10, a cache that outlives processes, and a database for batches of
-/// its own: SQLite refuses a transaction that reads first if another process writes meanwhile.
-fn application() -> Laravel {
-    let laravel = Laravel::new(&framework("laravel10"));
+/// An application with a cache that outlives processes, and a database for batches of its own:
+/// SQLite refuses a transaction that reads first if another process writes meanwhile.
+pub fn application(libraries: &Path) -> Laravel {
+    let laravel = Laravel::new(libraries);
     let www = laravel.site.www();
     let change = |file: &str, from: &str, to: &str| {
         let file = www.join(file);
@@ -160,7 +173,7 @@ fn application() -> Laravel {
 
 #[test]
 fn features_of_laravel_and_its_tools_work() {
-    let laravel = application();
+    let laravel = application(&framework("laravel10"));
     let features = [
         "chain",
         "broken chain",

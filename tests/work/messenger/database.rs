@@ -1,8 +1,11 @@
 //! Messages in the table of the Doctrine transport.
 
+use std::collections::BTreeSet;
+
 use super::super::database::{Kind, Server, in_each_database};
-use super::super::operate::said;
-use super::super::work::{descendants, signal, with_longer_times};
+use super::super::kills::{self, Event};
+use super::super::operate::{address, said, surus};
+use super::super::work::{signal, with_longer_times};
 use super::Messenger;
 
 const DSN: &str = "doctrine://default";
@@ -145,6 +148,27 @@ fn message_longer_than_the_limit_is_kept_unread_until_the_limit_is_raised(kind: 
 }
 
 #[test]
+fn retry_that_fails_again_is_reported_with_its_reason() {
+    let messenger = Messenger::new(Kind::Sqlite, "messenger7", DSN);
+    messenger.send(&["throw"]);
+    let work = messenger.start(&["--workers", "1"], &[]);
+    work.wait_until(|| messenger.rows("failed") == 1);
+    let retry = ["work", "retry", "--all"];
+    let output = surus(&messenger.site, &address(&work), &retry);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let is_told = text.starts_with("failed again failed/") && text.contains("thrown by");
+    assert!(is_told, "{text}");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("1 of 1 jobs failed again"), "{error}");
+    assert!(!output.status.success());
+    // Messenger keeps it for another retry.
+    assert_eq!(
+        (messenger.count("throw, "), messenger.rows("failed")),
+        (3, 1)
+    );
+}
+
+#[test]
 fn lease_is_extended_and_abandoned_messages_are_taken() {
     let dsn = "doctrine://default?redeliver_timeout=10";
     // Its times are those of PHP's time zone.
@@ -209,39 +233,30 @@ fn message_that_kills_its_workers_is_kept_where_no_transport_keeps_failures() {
     );
 }
 
+/// `make test-work` has more messages.
 #[test]
 fn killed_processes_and_servers_lose_no_message() {
     let mut server = Server::start(Kind::Postgres);
     let dsn = "doctrine://default?redeliver_timeout=3";
     let mut messenger = Messenger::on(&server, "messenger7", dsn);
-    let names: Vec<_> = (0..60).map(|number| format!("m{number}m")).collect();
-    let sent: Vec<_> = names.iter().map(String::as_str).collect();
-    messenger.send(&sent);
+    messenger.retry_always();
+    let messages = kills::jobs(120);
+    let done = messenger.send_many(messages);
     let args = ["--workers", "2"];
-    let mut work = messenger.start(&args, &[]);
-    for round in 0..4 {
-        work.wait_until(|| messenger.notes().len() > 8 * round);
-        match round {
-            1 => {
-                signal(work.pid(), "KILL");
-                work = messenger.start(&args, &[]);
-            }
-            2 => {
-                server.kill();
-                server.revive();
-                messenger.reconnect(&server);
-            }
-            _ => {
-                // The first is the master process of the workers.
-                if let Some(pid) = descendants(work.pid()).get(1) {
-                    signal(*pid, "KILL");
-                }
-            }
+    let work = messenger.start(&args, &[]);
+    let work = kills::at_random(work, messages / 12, |event| match event {
+        Event::Killed => Some(messenger.start(&args, &[])),
+        Event::Outage => {
+            server.kill();
+            server.revive();
+            messenger.reconnect(&server);
+            None
         }
+    });
+    work.wait_until_none(|| messenger.rows("default"));
+    let notes: BTreeSet<_> = messenger.notes().into_iter().collect();
+    for note in done {
+        assert!(notes.contains(&note), "no {note:?}: {}", work.log());
     }
-    work.wait_until(|| messenger.rows("default") == 0);
-    for name in names {
-        let done = messenger.count(&format!("{name} is done"));
-        assert!(done > 0, "{name} was lost: {}", work.log());
-    }
+    assert_eq!(messenger.rows("failed"), 0);
 }

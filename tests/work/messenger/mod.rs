@@ -217,6 +217,24 @@ impl Messenger {
         std::fs::write(self.site.www().join("surus.toml"), config).unwrap();
     }
 
+    /// Retries each message until it is handled, also one that loses its worker each time.
+    fn retry_always(&self) {
+        let kernel = self.site.www().join("src/Kernel.php");
+        let text = std::fs::read_to_string(&kernel).unwrap();
+        assert!(text.contains("'max_retries' => 1,"), "{text}");
+        let text = text.replace("'max_retries' => 1,", "'max_retries' => 1000,");
+        std::fs::write(kernel, text).unwrap();
+        self.configure("[work]\nmax_losses = 100\n");
+    }
+
+    /// Sends messages, and returns what each of them notes when it is handled.
+    fn send_many(&self, count: usize) -> Vec<String> {
+        let names: Vec<_> = (0..count).map(|number| format!("m{number}")).collect();
+        let sent: Vec<_> = names.iter().map(String::as_str).collect();
+        self.send(&sent);
+        names.iter().map(|name| format!("{name} is done")).collect()
+    }
+
     pub fn configure_timeout(&self, timeout: &str) {
         self.configure(&format!(
             "[[queue]]\nname = 'async'\ntimeout = '{timeout}'\n"

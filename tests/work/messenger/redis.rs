@@ -1,12 +1,13 @@
 //! Messages in the streams of the Redis transport.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redis::{FromRedisValue, Value};
 
 use super::super::database::Kind;
+use super::super::kills::{self, Event};
 use super::super::redis::Redis;
-use super::super::work::{descendants, signal};
+use super::super::work::signal;
 use super::Messenger;
 
 struct Stream {
@@ -170,36 +171,31 @@ fn sigterm_returns_messages_that_have_not_begun_and_messenger_takes_them() {
     assert!(stream.is_empty());
 }
 
+/// `make test-work` has more messages.
 #[test]
 fn killed_processes_and_servers_lose_no_message() {
     let mut stream = Stream::new("messenger7", "redeliver_timeout=3");
-    let names: Vec<_> = (0..60).map(|number| format!("m{number}m")).collect();
-    let sent: Vec<_> = names.iter().map(String::as_str).collect();
-    stream.messenger.send(&sent);
+    stream.messenger.retry_always();
+    let messages = kills::jobs(120);
+    let done = stream.messenger.send_many(messages);
     let args = ["--workers", "2"];
-    let mut work = stream.messenger.start(&args, &[]);
-    for round in 0..4 {
-        work.wait_until(|| stream.messenger.notes().len() > 8 * round);
-        match round {
-            1 => {
-                signal(work.pid(), "KILL");
-                work = stream.messenger.start(&args, &[]);
-            }
-            2 => {
-                stream.redis.kill();
-                stream.redis.revive();
-            }
-            _ => {
-                // The first is the master process of the workers.
-                if let Some(pid) = descendants(work.pid()).get(1) {
-                    signal(*pid, "KILL");
-                }
-            }
+    let work = stream.messenger.start(&args, &[]);
+    let work = kills::at_random(work, messages / 12, |event| match event {
+        Event::Killed => Some(stream.messenger.start(&args, &[])),
+        Event::Outage => {
+            stream.redis.kill();
+            stream.redis.revive();
+            None
         }
+    });
+    work.wait_until_none(|| {
+        let waiting: usize = stream.ask("XLEN messages");
+        let delayed: usize = stream.ask("ZCARD messages__queue");
+        waiting + delayed
+    });
+    let notes: BTreeSet<_> = stream.messenger.notes().into_iter().collect();
+    for note in done {
+        assert!(notes.contains(&note), "no {note:?}: {}", work.log());
     }
-    work.wait_until(|| stream.is_empty());
-    for name in names {
-        let done = stream.messenger.count(&format!("{name} is done"));
-        assert!(done > 0, "{name} was lost: {}", work.log());
-    }
+    assert_eq!(stream.messenger.rows("failed"), 0);
 }

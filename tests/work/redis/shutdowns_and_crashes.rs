@@ -2,11 +2,10 @@
 //! nothing is acknowledged that has not finished.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
+use super::super::kills::{self, Event};
 use super::super::plain::Plain;
 use super::super::proxy::Proxy;
-use super::super::work::{descendants, signal};
 use super::{DEFAULT, Redis, Site};
 
 #[test]
@@ -140,36 +139,21 @@ fn server_without_memory_loses_no_job() {
 fn killed_processes_lose_no_job_in_redis() {
     let settings = "lease = '3s'\ntries = 0\nbackoff = '1s'\n[work]\nmax_losses = 100\n";
     let mut site = Site::new(settings);
-    let jobs: usize = std::env::var("WORK_JOBS").map_or(300, |jobs| jobs.parse().unwrap());
+    let jobs = kills::jobs(300);
     for number in 0..jobs {
         let job = format!(r#"{{"n": {number}, "do": "sleep", "ms": {}}}"#, number % 10);
         site.push_json(&job);
     }
-    let mut work = site.plain.start(&["--workers", "3"]);
-    let mut random = 54321_usize;
-    for round in 0..jobs / 12 {
-        random = random
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        std::thread::sleep(Duration::from_millis((random >> 33) as u64 % 60));
-        match round % 8 {
-            7 => {
-                signal(work.pid(), "KILL");
-                work = site.plain.start(&["--workers", "3"]);
-            }
-            3 => {
-                site.redis.kill();
-                site.redis.revive();
-            }
-            _ => {
-                let processes = descendants(work.pid());
-                // The first is the master process of the workers.
-                if let Some(pid) = processes.get(1 + (random >> 40) % processes.len().max(1)) {
-                    signal(*pid, "KILL");
-                }
-            }
+    let args = ["--workers", "3"];
+    let work = site.plain.start(&args);
+    let work = kills::at_random(work, jobs / 12, |event| match event {
+        Event::Killed => Some(site.plain.start(&args)),
+        Event::Outage => {
+            site.redis.kill();
+            site.redis.revive();
+            None
         }
-    }
+    });
     work.wait_until_none(|| site.redis.jobs(DEFAULT).concat().len());
     let notes: BTreeSet<_> = site.plain.notes().into_iter().collect();
     for number in 0..jobs {

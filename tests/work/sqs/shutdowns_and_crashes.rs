@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::super::kills::{self, Event};
 use super::super::proxy::Proxy;
-use super::super::work::{descendants, signal};
+use super::super::work::signal;
 use super::{Site, counts, dead};
 
 #[test]
@@ -97,9 +98,9 @@ fn message_that_another_consumer_has_is_logged_and_not_extended() {
 }
 
 /// A site whose connections can be cut.
-fn behind_a_proxy(settings: &str) -> Option<(Site, Proxy)> {
+fn behind_a_proxy(settings: &str, is_fifo: bool) -> Option<(Site, Proxy)> {
     let proxy = OnceCell::new();
-    let site = Site::of(settings, false, |queue| {
+    let site = Site::of(settings, is_fifo, |queue| {
         let port = queue.address().rsplit_once(':').unwrap().1;
         let proxy = proxy.get_or_init(|| Proxy::to(port.parse().unwrap()));
         format!("http://127.0.0.1:{}/000000000000", proxy.port)
@@ -109,7 +110,7 @@ fn behind_a_proxy(settings: &str) -> Option<(Site, Proxy)> {
 
 #[test]
 fn cut_network_is_waited_for() {
-    let Some((site, proxy)) = behind_a_proxy("lease = '3s'\n") else {
+    let Some((site, proxy)) = behind_a_proxy("lease = '3s'\n", false) else {
         return;
     };
     let work = site.start(&["--workers", "1"]);
@@ -133,40 +134,34 @@ fn cut_network_is_waited_for() {
 /// `make test-work` has more jobs.
 #[test]
 fn killed_processes_lose_no_job_in_sqs() {
+    no_job_is_lost(false);
+}
+
+#[test]
+fn killed_processes_lose_no_job_in_a_fifo_queue() {
+    no_job_is_lost(true);
+}
+
+fn no_job_is_lost(is_fifo: bool) {
     let settings = "lease = '3s'\ntries = 0\nbackoff = '1s'\n[work]\nmax_losses = 100\n";
-    let Some((site, proxy)) = behind_a_proxy(settings) else {
+    let Some((site, proxy)) = behind_a_proxy(settings, is_fifo) else {
         return;
     };
-    let jobs: usize = std::env::var("WORK_JOBS").map_or(300, |jobs| jobs.parse().unwrap());
+    let jobs = kills::jobs(300);
     let job = |number| json!({ "n": number, "do": "sleep", "ms": number % 10 }).to_string();
-    let all: Vec<_> = (0..jobs).map(|number| (job(number), 0)).collect();
+    let all: Vec<_> = (0..jobs).map(|number| (job(number), number % 20)).collect();
     site.queue.send(&all);
-    let mut work = site.start(&["--workers", "3"]);
-    let mut random = 98765_usize;
-    for round in 0..jobs / 12 {
-        random = random
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        std::thread::sleep(Duration::from_millis((random >> 33) as u64 % 60));
-        match round % 8 {
-            7 => {
-                signal(work.pid(), "KILL");
-                work = site.start(&["--workers", "3"]);
-            }
-            3 => {
-                proxy.cut();
-                std::thread::sleep(Duration::from_millis(20));
-                proxy.mend();
-            }
-            _ => {
-                let processes = descendants(work.pid());
-                // The first is the master process of the workers.
-                if let Some(pid) = processes.get(1 + (random >> 40) % processes.len().max(1)) {
-                    signal(*pid, "KILL");
-                }
-            }
+    let args = ["--workers", "3"];
+    let work = site.start(&args);
+    let work = kills::at_random(work, jobs / 12, |event| match event {
+        Event::Killed => Some(site.start(&args)),
+        Event::Outage => {
+            proxy.cut();
+            std::thread::sleep(Duration::from_millis(20));
+            proxy.mend();
+            None
         }
-    }
+    });
     work.wait_until_none(|| site.queue.len());
     let notes: BTreeSet<_> = site.plain.notes().into_iter().collect();
     for number in 0..jobs {

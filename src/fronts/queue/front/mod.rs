@@ -1,5 +1,6 @@
 //! Takes jobs from their sources and runs them.
 
+mod rest;
 mod return_jobs;
 mod settle;
 #[cfg(test)]
@@ -64,6 +65,8 @@ pub struct Front {
     pub unsettled: Vec<AtomicBool>,
     /// For each consumer, whether it takes no jobs.
     pub paused: watch::Sender<Vec<bool>>,
+    /// The consumers whose application runs no jobs at present.
+    pub resting: Vec<AtomicBool>,
 }
 
 impl Front {
@@ -113,6 +116,8 @@ struct Drive {
     extending: Work<(usize, anyhow::Result<Vec<Lease>>)>,
     /// Jobs of groups that are tried again.
     pausing: Work<(BegunJob, Job, Duration)>,
+    /// Asks the applications of resting queues.
+    asking: Work<usize>,
     is_draining: bool,
 }
 
@@ -143,6 +148,7 @@ impl Drive {
             settling: Work::new(),
             extending: Work::new(),
             pausing: Work::new(),
+            asking: Work::new(),
             is_draining: false,
             paused: front.paused.subscribe(),
             capacity: front.engine().and_then(|engine| engine.capacity()),
@@ -184,6 +190,7 @@ impl Drive {
                 Some((queue, job)) = self.settling.next() => self.settled(queue, &job),
                 Some((queue, extended)) = self.extending.next() => self.extended(queue, extended),
                 Some((begun, job, left)) = self.pausing.next() => self.resume(begun, job, left),
+                Some(queue) = self.asking.next() => self.end_rest(queue),
                 _ = extend.tick() => self.extend(),
                 // Its sender lives as long as the front end.
                 Ok(()) = self.paused.changed() => self.pause(),
@@ -324,7 +331,7 @@ impl Drive {
         metrics.jobs.ended(&consumer.name, &class, outcome, took);
         let (id, attempts) = (&job.lease.id, job.attempts);
         match &verdict.outcome {
-            Outcome::Done | Outcome::Released => {}
+            Outcome::Done | Outcome::Released | Outcome::Refused => {}
             Outcome::Retried(why) => {
                 warn!(
                     queue = consumer.name,
@@ -366,6 +373,11 @@ impl Drive {
                     }
                     (begun, job, until.saturating_duration_since(now()))
                 }));
+            }
+            // Only a job that was refused: it has not run.
+            Disposition::Return => {
+                self.scheduler.ended(begun, took, now());
+                self.refused(queue, job);
             }
             disposition => {
                 self.scheduler.ended(begun, took, now());

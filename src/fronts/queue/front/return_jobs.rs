@@ -1,6 +1,7 @@
 //! Returns jobs to their sources when a queue is paused or all stop.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -80,6 +81,7 @@ impl Drive {
         let paused = self.paused.borrow_and_update().clone();
         for (queue, is_paused) in paused.into_iter().enumerate() {
             let name = &self.front.consumers[queue].queue.name;
+            let is_paused = is_paused || self.front.resting[queue].load(Ordering::Relaxed);
             match (is_paused, self.stops[queue].is_cancelled()) {
                 (true, false) => {
                     info!(queue = name, "paused");

@@ -76,6 +76,7 @@ fn drive(source: &Arc<Noted>) -> Drive {
         crash_counts: Arc::default(),
         unsettled: vec![AtomicBool::new(false)],
         paused: watch::Sender::new(vec![false]),
+        resting: vec![AtomicBool::new(false)],
     };
     Drive::new(Arc::new(front), CancellationToken::new())
 }
@@ -205,4 +206,38 @@ async fn job_that_comes_back_during_its_settlement_is_another_run() {
     drive.drain();
     drive.received(0, jobs(2..2));
     assert_eq!(returned(drive, &source).await, ["1", "1 again"]);
+}
+
+#[tokio::test]
+async fn refused_job_goes_back_as_the_first_and_its_queue_rests() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..4));
+    drive.scheduler.set_workers(1);
+    let (first, job) = drive.scheduler.next(now()).expect("a job waits");
+    drive.scheduler.ended(first, Duration::ZERO, now());
+    drive.is_receiving[0] = true;
+    drive.refused(0, job);
+    assert!(drive.stops[0].is_cancelled());
+    drive.received(0, jobs(4..5));
+    assert_eq!(returned(drive, &source).await, ["4", "3", "2", "1"]);
+}
+
+#[tokio::test]
+async fn queue_that_has_rested_is_received_from_again_unless_it_is_paused() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    let (_, job) = {
+        drive.received(0, jobs(1..2));
+        drive.scheduler.set_workers(1);
+        drive.scheduler.next(now()).expect("a job waits")
+    };
+    drive.is_receiving[0] = true;
+    drive.refused(0, job);
+    drive.front.pause(None, true);
+    drive.end_rest(0);
+    assert!(drive.stops[0].is_cancelled(), "an operator has paused it");
+    drive.front.pause(None, false);
+    drive.pause();
+    assert!(!drive.stops[0].is_cancelled());
 }

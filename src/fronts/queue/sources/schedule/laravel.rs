@@ -1,4 +1,4 @@
-//! The schedule of a Laravel application. Each minute the booted application is asked for the
+//! The schedule of a Laravel application. A task asks the booted application each minute for the
 //! events that are due; each is a job of its own.
 
 use std::collections::{HashSet, VecDeque};
@@ -8,11 +8,14 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::CHECK_INTERVAL;
+use crate::fronts::queue::backoff;
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::runner::{JobAnswer, Runner};
 use crate::fronts::queue::source::{Pending, Source};
@@ -24,8 +27,16 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const FAR: u64 = 180;
 
 pub struct LaravelSchedule {
+    inner: Arc<Inner>,
+    /// The task that asks the application, also while all workers run events. None once closed.
+    asking: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+struct Inner {
     runner: Arc<Runner>,
     state: Mutex<State>,
+    /// Wakes the receiver after each answer.
+    answered: Notify,
 }
 
 struct State {
@@ -34,6 +45,8 @@ struct State {
     waiting: VecDeque<(Instant, Event)>,
     /// The names of events that run.
     running: HashSet<String>,
+    /// Why the application has not answered the last question, until the receiver has told it.
+    error: Option<anyhow::Error>,
 }
 
 /// An event that is due, as the adapter tells it.
@@ -55,11 +68,25 @@ impl State {
             last: now / 60,
             waiting: VecDeque::new(),
             running: HashSet::new(),
+            error: None,
         }
+    }
+
+    /// How many minutes are not asked about, because the clock was set far ahead, the machine has
+    /// slept, or the application has not answered for long.
+    fn left_out(&self, now: u64) -> Option<u64> {
+        let passed = (now / 60).checked_sub(self.last)?;
+        (passed > FAR).then(|| passed - 1)
     }
 
     /// The minutes to ask about, from the first to the last.
     fn minutes(&mut self, now: u64) -> Option<(u64, u64)> {
+        if let Some(minutes) = self.left_out(now) {
+            warn!(
+                minutes,
+                "events of the application's schedule that were due in these minutes are left out"
+            );
+        }
         let minute = now / 60;
         if minute.abs_diff(self.last) > FAR {
             self.last = minute.saturating_sub(1);
@@ -109,16 +136,19 @@ impl State {
         jobs
     }
 
-    fn wait(&self, now: Duration) -> Duration {
+    /// How long until the next of the waiting events.
+    fn wait(&self) -> Duration {
         let waiting = self.waiting.iter().map(|(at, _)| *at).min();
         let waiting = waiting.map(|at| at.saturating_duration_since(Instant::now()));
-        let minute = Duration::from_secs(60 - now.as_secs() % 60);
-        let minute = minute.saturating_sub(Duration::from_nanos(now.subsec_nanos().into()));
-        waiting
-            .unwrap_or(CHECK_INTERVAL)
-            .min(minute)
-            .min(CHECK_INTERVAL)
+        waiting.unwrap_or(CHECK_INTERVAL).min(CHECK_INTERVAL)
     }
+}
+
+/// How long until the clock is read again: at the next minute, or before, because it may be set.
+fn until_next_look(now: Duration) -> Duration {
+    let minute = Duration::from_secs(60 - now.as_secs() % 60);
+    let minute = minute.saturating_sub(Duration::from_nanos(now.subsec_nanos().into()));
+    minute.min(CHECK_INTERVAL)
 }
 
 fn job(event: &Event) -> Option<Job> {
@@ -134,11 +164,62 @@ fn job(event: &Event) -> Option<Job> {
 }
 
 impl LaravelSchedule {
+    /// Asks the application from the next minute on.
     pub fn new(runner: Arc<Runner>) -> LaravelSchedule {
-        LaravelSchedule {
+        let inner = Arc::new(Inner {
             runner,
             state: Mutex::new(State::new(epoch().as_secs())),
+            answered: Notify::new(),
+        });
+        let asking = tokio::spawn(ask_each_minute(inner.clone()));
+        LaravelSchedule {
+            inner,
+            asking: Mutex::new(Some(AbortOnDropHandle::new(asking))),
         }
+    }
+}
+
+/// Asks the application for the events of each minute, and again after a failure.
+async fn ask_each_minute(inner: Arc<Inner>) {
+    let mut failures = 0;
+    loop {
+        let now = epoch();
+        let minutes = inner.state().minutes(now.as_secs());
+        let pause = match minutes {
+            None => until_next_look(now),
+            Some(minutes) => match inner.ask(minutes).await {
+                Ok(events) => {
+                    failures = 0;
+                    inner.note_events(events);
+                    continue;
+                }
+                Err(error) => {
+                    failures += 1;
+                    inner.note_failure(minutes, error);
+                    backoff::pause(failures)
+                }
+            },
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+impl Inner {
+    fn note_events(&self, events: Vec<Event>) {
+        let mut state = self.state();
+        state.error = None;
+        state.add(events, epoch().as_secs());
+        drop(state);
+        self.answered.notify_one();
+    }
+
+    /// These minutes are asked about again.
+    fn note_failure(&self, (first, _): (u64, u64), error: anyhow::Error) {
+        let mut state = self.state();
+        state.asked = first - 1;
+        state.error = Some(error);
+        drop(state);
+        self.answered.notify_one();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -162,20 +243,20 @@ impl Source for LaravelSchedule {
     fn receive<'a>(&'a self, most: usize, stop: &'a CancellationToken) -> Pending<'a, Vec<Job>> {
         Box::pin(async move {
             while !stop.is_cancelled() {
-                let minutes = self.state().minutes(epoch().as_secs());
-                if let Some(minutes) = minutes {
-                    let events = self.ask(minutes).await.inspect_err(|_| {
-                        self.state().last = minutes.0 - 1;
-                    })?;
-                    self.state().add(events, epoch().as_secs());
-                }
-                let jobs = self.state().due(most);
-                if !jobs.is_empty() {
-                    return Ok(jobs);
-                }
-                let wait = self.state().wait(epoch());
+                let wait = {
+                    let mut state = self.inner.state();
+                    let jobs = state.due(most);
+                    if !jobs.is_empty() {
+                        return Ok(jobs);
+                    }
+                    if let Some(error) = state.error.take() {
+                        return Err(error);
+                    }
+                    state.wait()
+                };
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
+                    () = self.inner.answered.notified() => {}
                     () = stop.cancelled() => {}
                 }
             }
@@ -188,12 +269,12 @@ impl Source for LaravelSchedule {
     }
 
     fn settle(&self, job: Job, _disposition: Disposition) -> Pending<'_, ()> {
-        self.state().running.remove(&job.lease.id);
+        self.inner.state().running.remove(&job.lease.id);
         Box::pin(async { Ok(()) })
     }
 
     fn depth(&self) -> Pending<'_, Depth> {
-        let state = self.state();
+        let state = self.inner.state();
         let depth = Depth {
             delayed: state.waiting.len() as u64,
             reserved: state.running.len() as u64,
@@ -204,6 +285,19 @@ impl Source for LaravelSchedule {
 
     fn failures(&self, _requested: Failures) -> Pending<'_, Vec<FailedJob>> {
         Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Asks no more. Afterwards nothing here holds PHP.
+    fn close(&self) -> Pending<'_, ()> {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let asking = asking.take();
+        Box::pin(async move {
+            if let Some(asking) = asking {
+                asking.abort();
+                let _ = asking.await;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -245,6 +339,15 @@ mod tests {
         let far = START + 100_000;
         assert_eq!(minutes(far), Some((far, far)), "set ahead by weeks");
         assert_eq!(minutes(START), Some((START, START)), "and back again");
+    }
+
+    #[test]
+    fn minutes_that_are_left_out_are_counted() {
+        let state = State::new(START * 60);
+        let left_out = |minute: u64| state.left_out(minute * 60 + 5);
+        assert_eq!(left_out(START + FAR), None, "all of them are asked about");
+        assert_eq!(left_out(START + FAR + 1), Some(FAR));
+        assert_eq!(left_out(START - 2 * FAR), None, "set back");
     }
 
     #[test]

@@ -1,0 +1,76 @@
+//! Rests a queue while its Laravel application runs no jobs: in maintenance mode, after
+//! `queue:pause`, or because of a listener of `Looping`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tracing::info;
+
+use super::{Drive, Front};
+use crate::fronts::queue::job::Job;
+use crate::fronts::queue::runner::{JobAnswer, JobProgram};
+
+/// How long a queue rests before the application is asked again: as long as `queue:work` sleeps.
+const REST: Duration = Duration::from_secs(3);
+/// How long PHP may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Drive {
+    /// Returns a job that its application has refused, and rests the queue. Brokers such as SQS
+    /// count each return as a delivery. So the application is asked, and no job tries it out.
+    pub(super) fn refused(&mut self, queue: usize, job: Job) {
+        self.returned[queue].push(job);
+        if !self.front.resting[queue].swap(true, Ordering::Relaxed) {
+            let name = &self.front.consumers[queue].queue.name;
+            info!(
+                queue = name,
+                "the application runs no jobs at present: maintenance mode, queue:pause or Looping"
+            );
+            let asked = until_it_runs_jobs(self.front.clone(), queue);
+            self.asking.push(Box::pin(asked));
+        }
+        self.pause();
+        // A queue that has been stopped before.
+        self.return_jobs(queue);
+    }
+
+    /// Receives jobs again, unless the queue is paused.
+    pub(super) fn end_rest(&mut self, queue: usize) {
+        self.front.resting[queue].store(false, Ordering::Relaxed);
+        let name = &self.front.consumers[queue].queue.name;
+        info!(queue = name, "the application runs jobs again");
+        self.pause();
+    }
+}
+
+/// Asks the application every few seconds. Returns the queue once it runs its jobs.
+async fn until_it_runs_jobs(front: Arc<Front>, queue: usize) -> usize {
+    loop {
+        tokio::time::sleep(REST).await;
+        if front.runs_jobs(queue).await {
+            return queue;
+        }
+    }
+}
+
+impl Front {
+    /// Whether the application runs jobs of a queue now.
+    async fn runs_jobs(&self, queue: usize) -> bool {
+        let consumer = &self.consumers[queue];
+        let JobProgram::Php(runner) = &consumer.runs else {
+            return true;
+        };
+        let asked = json!({ "connection": consumer.connection, "queue": consumer.queue.name });
+        let question = json!({ "may_run": asked }).to_string();
+        match runner.ask(question.into(), "", TIMEOUT).await {
+            Ok(JobAnswer::Result(json)) => {
+                let told = serde_json::from_slice::<Value>(&json);
+                told.is_ok_and(|told| told["may_run"] == true)
+            }
+            // PHP is restarting, or runs the jobs of other queues.
+            _ => false,
+        }
+    }
+}
