@@ -216,7 +216,7 @@ impl Inner {
     /// These minutes are asked about again.
     fn note_failure(&self, (first, _): (u64, u64), error: anyhow::Error) {
         let mut state = self.state();
-        state.asked = first - 1;
+        state.last = first - 1;
         state.error = Some(error);
         drop(state);
         self.answered.notify_one();
