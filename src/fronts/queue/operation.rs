@@ -1,19 +1,15 @@
-//! Status, pause and failed jobs of running queues, for the admin listener.
+//! Status and pause of running queues, for the admin listener.
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::front::Front;
-use super::job::{Depth, FailedJob, Failures};
-use super::runner::{JobAnswer, JobProgram, Runner};
+use super::job::Depth;
 
 /// How long a broker may take to count its jobs.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long PHP may take to answer; all workers may be busy.
-const PHP: Duration = Duration::from_secs(30);
 
 /// A queue at one instant.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -53,27 +49,6 @@ impl Front {
         status.collect()
     }
 
-    /// Lists failed jobs, or retries or forgets one. Returns those concerned. A framework's are all
-    /// of the application, whatever their queue.
-    pub async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
-        let mut found = Vec::new();
-        let application = self
-            .consumers
-            .iter()
-            .find_map(|consumer| match &consumer.runs {
-                JobProgram::Php(runner) if consumer.queue.format().is_frameworks() => Some(runner),
-                _ => None,
-            });
-        if let Some(runner) = application {
-            found = failures_of_application(runner, asked).await?;
-        }
-        for consumer in &self.consumers {
-            let failures = consumer.source.failures(asked.clone()).await;
-            found.extend(failures.with_context(|| format!("queue {}", consumer.queue.name))?);
-        }
-        Ok(found)
-    }
-
     /// Pauses or resumes a queue; without a name, all. Returns the names of those that it has
     /// found. A paused queue returns the jobs that have not begun, and takes no others.
     pub fn pause(&self, name: Option<&str>, is_paused: bool) -> Vec<String> {
@@ -87,24 +62,5 @@ impl Front {
             }
         });
         names.filter(|name| is_meant(name)).cloned().collect()
-    }
-}
-
-async fn failures_of_application(
-    runner: &Runner,
-    asked: &Failures,
-) -> anyhow::Result<Vec<FailedJob>> {
-    #[derive(Serialize)]
-    struct Question<'a> {
-        failures: &'a Failures,
-    }
-    let question = serde_json::to_vec(&Question { failures: asked })?;
-    let answer = runner.ask(question.into(), "", PHP).await;
-    let busy = "cannot ask the application, whose workers may all be busy; try again";
-    match answer.context(busy)? {
-        JobAnswer::Result(json) => {
-            serde_json::from_slice(&json).context("the application's failed jobs")
-        }
-        JobAnswer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
     }
 }
