@@ -26,7 +26,7 @@ fn read_for<'a>(root: &'a Path, script: &'a Path) -> Vec<&'a Path> {
 }
 
 /// The files below a document root that a booted engine does not read.
-pub(super) struct Unread {
+pub(super) struct UnreadUserIni {
     /// The script that the engine boots.
     pub script: PathBuf,
     pub root: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Unread {
     pub is_complete: bool,
 }
 
-impl Unread {
+impl UnreadUserIni {
     /// What to say if some directories were not examined.
     pub fn limit(&self) -> Option<String> {
         let root = self.root.display();
@@ -49,7 +49,7 @@ impl Unread {
 }
 
 /// The files that a pool does not read. None if it boots no script. `name` is `user_ini.filename`.
-pub(super) fn unread_by(project: &Path, pool: &PoolConfig, name: &str) -> Option<Unread> {
+pub(super) fn unread_by(project: &Path, pool: &PoolConfig, name: &str) -> Option<UnreadUserIni> {
     if !(pool.entry.boots_script() && pool.entry.runs_scripts()) {
         return None;
     }
@@ -60,7 +60,7 @@ pub(super) fn unread_by(project: &Path, pool: &PoolConfig, name: &str) -> Option
     if let Ok(routes) = Routes::new(&pool.config.route, &pool.config.site) {
         files.retain(|file| !is_for_another(&routes, &root, file, pool.name));
     }
-    Some(Unread {
+    Some(UnreadUserIni {
         script,
         root,
         files,

@@ -38,6 +38,7 @@ use self::forged::{Reach, forged};
 pub use self::sites::SiteEngines;
 use super::address::Address;
 use super::http::{Admission, Bound, Listener, SocketMode};
+use super::queue::failed_jobs;
 use super::queue::front::Front;
 use super::queue::job::Failures;
 use super::queue::operation::QueueStatus;
@@ -269,17 +270,11 @@ impl Admin {
     }
 
     async fn failures(&self, requested: Failures) -> Response<Full<Bytes>> {
-        let mut found = Vec::new();
-        for front in (self.queues)() {
-            match front.failures(&requested).await {
-                Ok(failures) => found.extend(failures),
-                Err(error) => {
-                    let why = format!("{error:#}\n");
-                    return text(StatusCode::INTERNAL_SERVER_ERROR, why);
-                }
-            }
+        let fronts = (self.queues)();
+        match failed_jobs::failures(&fronts, &requested).await {
+            Ok(found) => json(&found),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}\n")),
         }
-        json(&found)
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -399,7 +394,7 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
-/// The id of a failed job: `id=ID`.
+/// The id of a failed job: `id=ID` or `id=QUEUE/ID`.
 fn id(request: &Request<Incoming>) -> String {
     let query = request.uri().query().unwrap_or_default();
     let id = query.strip_prefix("id=").unwrap_or_default();

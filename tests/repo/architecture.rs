@@ -60,7 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("emulator", &["units"]),
-    ("package", &["private_files"]),
+    ("package", &["private_files", "units"]),
     ("deploy", &["private_files", "units", "warmer"]),
     ("profile", &[]),
     (

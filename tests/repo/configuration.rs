@@ -17,11 +17,12 @@ const FREE: [&str; 2] = ["php", "env"];
 
 /// First words of names with a dot that are no settings of Surus: PHP's, php-fpm's, RoadRunner's,
 /// and those of frameworks, brokers and traces.
-const OTHERS: [&str; 17] = [
+const OTHERS: [&str; 18] = [
     "amqp",
     "connection",
     "date",
     "example",
+    "fastcgi",
     "ffi",
     "horizon",
     "jobs",
@@ -38,9 +39,10 @@ const OTHERS: [&str; 17] = [
 ];
 
 /// What follows the dot in names of files.
-const FILES: [&str; 27] = [
+const FILES: [&str; 28] = [
     "c",
     "config",
+    "crt",
     "d",
     "dat",
     "example",

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -29,6 +30,10 @@ struct State {
     script: VecDeque<Step>,
     /// Messages that were published: their queues, properties and bodies.
     published: Vec<(String, Vec<u8>, Vec<u8>)>,
+    /// The queues that were declared.
+    declared: Vec<String>,
+    /// How long it takes to confirm a message.
+    confirms_after: Duration,
 }
 
 /// What one consumer gets.
@@ -89,6 +94,8 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> io::Result<()> {
                 if missing > 0 {
                     continue;
                 }
+                let pause = state.lock().unwrap().confirms_after;
+                std::thread::sleep(pause);
                 state.lock().unwrap().published.push(publishing.clone());
                 confirmed += 1;
                 let acknowledged = [&confirmed.to_be_bytes()[..], &[0]].concat();
@@ -100,7 +107,9 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> io::Result<()> {
             (_, [20, 10]) => method(channel, [20, 11], &[0, 0, 0, 0]),
             (_, [20, 40]) => method(channel, [20, 41], &[]),
             (_, [50, 10]) => {
-                let declared = [&short(&first_text(&args[2..]))[..], &[0; 8]].concat();
+                let queue = first_text(&args[2..]);
+                state.lock().unwrap().declared.push(queue.clone());
+                let declared = [&short(&queue)[..], &[0; 8]].concat();
                 method(channel, [50, 11], &declared)
             }
             (_, [60, 10]) => method(channel, [60, 11], &[]),
@@ -219,7 +228,7 @@ fn server_that_breaks_the_protocol_costs_a_connection_and_no_more() {
         (
             method(0, [10, 10], &deep_start.concat()),
             false,
-            "connection.start with properties",
+            "connection.start with malformed properties",
         ),
         (
             method(1, [50, 10], &nested(20_000)),
@@ -330,5 +339,31 @@ fn messages_of_a_hostile_server_are_buried_with_what_could_be_kept() {
     for (queue, _, _) in published() {
         assert_eq!(queue, "default.failed");
     }
+    work.end();
+}
+
+/// A server without memory takes messages late. The queue of a delayed one must not end before it.
+#[test]
+fn queue_of_a_delayed_job_is_declared_again_if_the_job_was_stored_late() {
+    let step = Step {
+        job: 0,
+        bytes: message(2, &NONE, br#"{"n": 1, "do": "throw"}"#),
+        ends: false,
+    };
+    let hostile = Hostile::start(vec![step]);
+    hostile.state.lock().unwrap().confirms_after = Duration::from_secs(6);
+    let source = format!("amqp://guest:guest@127.0.0.1:{}", hostile.port);
+    // Without groups, the same rate keeps the consumer.
+    let plain = Plain::from(&source, "rate = '1/s'\ntries = 2\nbackoff = '1s'\n");
+    let work = plain.start(&["--workers", "1"]);
+    let declared = || {
+        let state = hostile.state.lock().unwrap();
+        let declared = state.declared.iter();
+        declared
+            .filter(|queue| *queue == "surus.delay.default.1000")
+            .count()
+    };
+    work.wait_until(|| declared() == 2);
+    assert_eq!(hostile.state.lock().unwrap().published.len(), 1);
     work.end();
 }

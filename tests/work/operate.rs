@@ -279,6 +279,35 @@ fn failed_job_is_listed_retried_and_forgotten() {
 }
 
 #[test]
+fn failed_job_whose_id_two_queues_have_is_named_with_its_queue() {
+    let plain = Plain::new(
+        Kind::Sqlite,
+        "tries = 1\nfailed_table = 'failed_one'\n[[queue]]\nname = 'other'\ntries = 1\n\
+         handler = 'jobs.php'\nsource = '{source}'\nfailed_table = 'failed_two'\n",
+    );
+    // As the guide creates it: ids are the numbers of rows.
+    for table in ["failed_one", "failed_two"] {
+        plain.table.run(&format!(
+            "create table {table} (id integer primary key autoincrement, connection text, \
+             queue text, payload text, exception text, failed_at text)"
+        ));
+    }
+    plain.push(1, "throw");
+    plain.table.push("other", r#"{"n": 2, "do": "throw once"}"#);
+    let (work, site) = (plain.start(&["--workers", "1"]), &plain.site);
+    work.wait_until(|| failed(site, &work).len() == 2);
+    assert_eq!(failed(site, &work), ["default/1", "other/1"]);
+    let refused = surus(site, &address(&work), &["work", "retry", "--id", "1"]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("write default/1 or other/1"), "{error}");
+    said(site, &work, &["work", "retry", "--id", "other/1"]);
+    work.wait_until(|| plain.count("done 2") == 1);
+    assert_eq!((plain.count("begins 1"), plain.count("begins 2")), (1, 2));
+    said(site, &work, &["work", "forget", "--all"]);
+    assert!(failed(site, &work).is_empty());
+}
+
+#[test]
 fn failed_laravel_job_is_retried_by_laravel() {
     let redis = Redis::start();
     let on_redis = Laravel::on_redis(&debian(), redis.port);

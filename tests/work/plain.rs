@@ -23,6 +23,22 @@ return static function (array $job, Surus\Lambda\Context $context): void {
         case 'kill surus':
             $stat = file_get_contents('/proc/' . posix_getppid() . '/stat');
             posix_kill((int) explode(' ', substr($stat, strrpos($stat, ')')))[2], SIGKILL);
+        case 'kill victim':
+            $file = getenv('NOTES') . '.victim';
+            for ($waited = 0; $waited < 300; ++$waited) {
+                $victim = (int) @file_get_contents($file);
+                if ($victim && file_exists("/proc/$victim")) {
+                    posix_kill($victim, SIGKILL);
+                    break;
+                }
+                usleep(10000);
+            }
+            posix_kill(getmypid(), SIGKILL);
+        case 'victim':
+            file_put_contents(getenv('NOTES') . '.victim', getmypid());
+            usleep($job['ms'] * 1000);
+            unlink(getenv('NOTES') . '.victim');
+            break;
         case 'hang':
             while (true) {
                 sleep(600);
@@ -143,6 +159,7 @@ in_each_database! {
     job_longer_than_the_limit_is_buried_with_all_its_bytes
     job_is_not_done_before_its_shutdown_functions
     group_runs_in_order_even_if_a_job_fails
+    other_group_does_not_wait_for_jobs_that_wait_for_theirs
     delayed_job_and_expired_reservation_run_when_they_are_due
     small_queue_does_not_wait_for_a_large_one
 }
@@ -302,6 +319,28 @@ fn other_groups_do_not_wait(kind: Kind, backoff: &str) -> bool {
     at("done 7") < at("done 0")
 }
 
+fn other_group_does_not_wait_for_jobs_that_wait_for_theirs(kind: Kind) {
+    let plain = Plain::new(kind, "group = 'customer'\nbackoff = '1h'\n");
+    let push = |number: usize, what: &str, customer: &str| {
+        let job = json!({ "n": number, "do": what, "customer": customer });
+        plain.table.push("default", &job.to_string());
+    };
+    // One runs, and one waits for its next try.
+    push(0, "wait", "a");
+    push(1, "throw once", "b");
+    for number in 2..12 {
+        push(number, "", if number % 2 == 0 { "a" } else { "b" });
+    }
+    push(12, "", "c");
+    let work = plain.start(&["--workers", "4"]);
+    work.wait_until(|| plain.count("done 12") == 1);
+    for number in 2..12 {
+        assert_eq!(plain.count(&format!("begins {number}")), 0);
+    }
+    plain.go(true);
+    work.wait_until(|| plain.count("done 10") == 1);
+}
+
 fn delayed_job_and_expired_reservation_run_when_they_are_due(kind: Kind) {
     let plain = Plain::new(kind, "lease = '3s'\n");
     let due = now() + 2;
@@ -321,7 +360,10 @@ fn delayed_job_and_expired_reservation_run_when_they_are_due(kind: Kind) {
     assert_eq!(plain.count("begins 3"), 0, "reserved by another worker");
 }
 
+/// Its job begins when the next worker is free: until it ends, each worker ends the job that it
+/// runs, and one more until Surus has seen the small queue's.
 fn small_queue_does_not_wait_for_a_large_one(kind: Kind) {
+    const WORKERS: usize = 2;
     let plain = Plain::new(
         kind,
         "name = 'large'\n[[queue]]\nname = 'small'\nhandler = 'jobs.php'\n\
@@ -337,15 +379,20 @@ fn small_queue_does_not_wait_for_a_large_one(kind: Kind) {
     };
     plain.table.run(&format!(
         "insert into jobs (queue, payload, attempts, available_at, created_at) \
-         select 'large', '{{\"n\": ' || i || '}}', 0, 0, 0 from {numbers} n"
+         select 'large', '{{\"n\": ' || i || ', \"do\": \"sleep\", \"ms\": 1000}}', 0, 0, 0 \
+         from {numbers} n"
     ));
-    let work = plain.start(&["--workers", "2"]);
+    let work = plain.start(&["--workers", &WORKERS.to_string()]);
     work.wait_until(|| plain.count("done 1") == 1);
+    let before = plain.notes().len();
     plain.table.push("small", r#"{"n": "small"}"#);
     work.wait_until(|| plain.count("done small") == 1);
+    let notes = plain.notes();
+    let since = notes[before..].iter().take_while(|it| *it != "done small");
+    let large = since.filter(|it| it.starts_with("done ")).count();
     assert!(
-        !plain.table.is_empty(),
-        "it has not waited for the large queue"
+        large <= 3 * WORKERS,
+        "{large} jobs of the large queue ended"
     );
 }
 

@@ -7,6 +7,7 @@ use super::database::{Kind, Server, in_each_database};
 use super::kills::{self, Event};
 use super::plain::Plain;
 use super::table::Table;
+use super::work::{descendants, signal};
 
 in_each_database! {
     sigterm_finishes_the_running_job_and_returns_the_others
@@ -92,6 +93,44 @@ fn job_is_not_buried_for_kills_after_a_request_to_stop() {
     plain.go(true);
     work.wait_until(|| plain.table.is_empty());
     assert_eq!(plain.count("done 0"), 1, "{:?}", plain.table.failed());
+}
+
+/// A job that kills the worker of another one twice, as one does that uses up all memory.
+#[test]
+fn innocent_job_does_not_run_a_third_time_with_the_one_that_kills_its_worker() {
+    let plain = Plain::new(Kind::Sqlite, "tries = 0\nbackoff = '1s'\n");
+    plain.push(0, "victim");
+    plain.push(1, "kill victim");
+    let work = plain.start(&["--workers", "2"]);
+    work.wait_until(|| plain.table.is_empty());
+    assert_eq!((plain.count("done 0"), plain.count("begins 1")), (1, 3));
+    let failed = plain.table.failed();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    let (_, payload, why) = &failed[0];
+    assert!(
+        payload.contains("kill victim") && why.contains("it crashed 3 workers"),
+        "{failed:?}"
+    );
+}
+
+#[test]
+fn job_that_no_worker_could_take_keeps_its_tries() {
+    let plain = Plain::new(Kind::Sqlite, "tries = 1\ntimeout = '2s'\n");
+    let work = plain.start(&["--workers", "1", "--engine", "fork"]);
+    plain.push(0, "");
+    work.wait_until(|| plain.table.is_empty());
+    let handler = plain.site.www().join("jobs.php");
+    let code = std::fs::read_to_string(&handler).unwrap();
+    std::fs::write(&handler, "<?php this does not boot").unwrap();
+    // The first is the master process of the workers.
+    signal(descendants(work.pid())[0], "KILL");
+    plain.push(1, "");
+    work.wait_for_log(|log| log.contains("job returned to its queue"));
+    let rows = || plain.table.rows();
+    work.wait_until(|| rows().iter().any(|it| !it.is_reserved && it.attempts == 0));
+    std::fs::write(&handler, code).unwrap();
+    work.wait_until(|| plain.count("done 1") == 1 && plain.table.is_empty());
+    assert!(plain.table.failed().is_empty(), "{}", work.log());
 }
 
 #[test]

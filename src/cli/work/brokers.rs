@@ -14,8 +14,6 @@ use super::laravel::LaravelApplication;
 use super::messenger::Transport;
 #[cfg(feature = "sqs")]
 use crate::aws::Provider;
-#[cfg(feature = "amqp")]
-use crate::fronts::queue::JobRate;
 use crate::fronts::queue::front::Consumer;
 use crate::fronts::queue::runner::{JobProgram, Runner};
 use crate::fronts::queue::source::Source;
@@ -29,6 +27,8 @@ use crate::fronts::queue::sources::redis::{RedisNames, RedisQueue, RedisServer, 
 #[cfg(feature = "sqs")]
 use crate::fronts::queue::sources::sqs::{Access, Reads, SqsQueue, with_suffix};
 use crate::fronts::queue::{self, Queue};
+#[cfg(feature = "amqp")]
+use crate::fronts::queue::{JobRate, MAX_AHEAD};
 
 /// The lease of a queue without a setting.
 const LEASE: Duration = Duration::from_secs(90);
@@ -270,9 +270,15 @@ impl Brokers {
         };
         let concurrency = queue.concurrency.unwrap_or(self.workers);
         let workers = self.workers.min(concurrency).max(1);
-        // As many as run, and the next ones; of a queue with a rate, those of a second.
-        let second = queue.rate.map_or(f64::INFINITY, JobRate::per_second);
-        let prefetch = (2 * workers).min(second.ceil() as usize);
+        let prefetch = match queue.group {
+            // Jobs that wait for their group must not keep the server from sending others.
+            Some(_) => workers + MAX_AHEAD,
+            // As many as run, and the next ones; of a queue with a rate, those of a second.
+            None => {
+                let second = queue.rate.map_or(f64::INFINITY, JobRate::per_second);
+                (2 * workers).min(second.ceil() as usize)
+            }
+        };
         let names = amqp::AmqpNames {
             name: queue.name.clone(),
             queues,

@@ -14,7 +14,7 @@ use crate::fronts::queue::job::FailedJob;
 pub struct Chosen {
     #[command(flatten)]
     project: Project,
-    /// Id of a failed job, from `surus work failed`; may be repeated
+    /// Id of a failed job, from `surus work failed`, or QUEUE/ID; may be repeated
     #[arg(long = "id", value_name = "ID", required_unless_present = "all")]
     ids: Vec<String>,
     /// All failed jobs

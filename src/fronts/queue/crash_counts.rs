@@ -1,9 +1,10 @@
-//! Counts in a file how often this process crashed while a job ran alone, so that poison jobs are
-//! found.
+//! Counts in a file how often this process crashed while a job was the only suspect, so that poison
+//! jobs are found.
 //!
-//! A job that ran with others when the process was killed may be innocent: it is a suspect, and
-//! runs alone from then on. One that ran alone is the cause. The file is written by `write(2)`
-//! alone, so it is whole after a kill. A crash of the machine may lose it.
+//! A job that ran with others when the process was killed may be innocent: it is a suspect, and no
+//! two suspects run at once from then on. One that ran alone, or was the only suspect, counts as
+//! the cause. The file is written by `write(2)` alone, so it is whole after a kill. A crash of the
+//! machine may lose it.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,7 +34,7 @@ pub struct CrashCounts {
 struct CrashCount {
     /// The hash of queue and job.
     key: u64,
-    /// How often the process was killed while this job ran alone.
+    /// How often the process was killed while this job ran alone, or as the only suspect.
     crashes: u32,
     is_suspect: bool,
     /// Jobs may be equal.
@@ -56,9 +57,12 @@ impl CrashCounts {
             .map_or(0, |file| read_at_most(file, &mut bytes));
         let mut entries: Vec<_> = bytes[..length].chunks_exact(BYTES).map(decode).collect();
         let running: u64 = entries.iter().map(|entry| u64::from(entry.running)).sum();
+        let suspects = entries.iter().filter(|entry| entry.is_suspect);
+        let suspects: u64 = suspects.map(|entry| u64::from(entry.running)).sum();
         for entry in entries.iter_mut().filter(|entry| entry.running > 0) {
+            let is_cause = running == 1 || entry.is_suspect && suspects == 1;
+            entry.crashes = entry.crashes.saturating_add(u32::from(is_cause));
             entry.is_suspect = true;
-            entry.crashes = entry.crashes.saturating_add(u32::from(running == 1));
             entry.running = 0;
         }
         let counts = CrashCounts {
@@ -71,19 +75,21 @@ impl CrashCounts {
         counts
     }
 
-    /// Whether a job should run alone.
-    pub fn is_suspect(&self, queue: &Queue, job: &Job) -> bool {
+    /// How often this process has crashed while a suspect ran alone, or as the only one. None if
+    /// the job is no suspect.
+    pub fn suspicion(&self, queue: &Queue, job: &Job) -> Option<u32> {
         let entries = self.lock();
         // Usually there is none, and jobs need not be read for it.
         if entries.iter().all(|entry| !entry.is_suspect) {
-            return false;
+            return None;
         }
         let key = key(queue, job);
-        entries.iter().any(|it| it.key == key && it.is_suspect)
+        let mut suspects = entries.iter().filter(|entry| entry.is_suspect);
+        suspects.find(|it| it.key == key).map(|it| it.crashes)
     }
 
     /// Records that a job begins. Also returns how often this process has crashed while it ran
-    /// alone.
+    /// alone, or as the only suspect.
     pub fn begin(&self, queue: &Queue, job: &Job) -> (RunningJob<'_>, u32) {
         let key = key(queue, job);
         let mut entries = self.lock();
@@ -250,18 +256,35 @@ mod tests {
         assert_eq!(killed_with(&file, &["a"]), [1]);
         let counts = CrashCounts::read(Some(file));
         let queue = Queue::default();
-        for (payload, is_suspect) in [("a", true), ("b", true), ("c", false)] {
-            assert_eq!(counts.is_suspect(&queue, &job(payload)), is_suspect);
+        for (payload, crashes) in [("a", Some(2)), ("b", Some(0)), ("c", None)] {
+            assert_eq!(counts.suspicion(&queue, &job(payload)), crashes);
         }
         let (running, before) = counts.begin(&queue, &job("a"));
         assert_eq!(before, 2);
         drop(running);
-        assert!(!counts.is_suspect(&queue, &job("a")));
+        assert_eq!(counts.suspicion(&queue, &job("a")), None);
         let other = Queue {
             name: "other".into(),
             ..Queue::default()
         };
-        assert!(!counts.is_suspect(&other, &job("b")));
+        assert_eq!(counts.suspicion(&other, &job("b")), None);
+    }
+
+    #[test]
+    fn only_suspect_that_ran_is_the_cause_although_other_jobs_ran_with_it() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(killed_with(&file, &["a", "b"]), [0, 0]);
+        assert_eq!(killed_with(&file, &["a", "c"]), [0, 0]);
+        assert_eq!(killed_with(&file, &["d", "a"]), [0, 1]);
+        // Two suspects: either may be the cause.
+        assert_eq!(killed_with(&file, &["a", "b"]), [2, 0]);
+        let counts = CrashCounts::read(Some(file));
+        let queue = Queue::default();
+        for (payload, crashes) in [("a", 2), ("b", 0), ("c", 0), ("d", 0)] {
+            let known = counts.suspicion(&queue, &job(payload));
+            assert_eq!(known, Some(crashes), "{payload}");
+        }
+        assert_eq!(counts.suspicion(&queue, &job("e")), None);
     }
 
     #[test]
@@ -279,8 +302,8 @@ mod tests {
             std::mem::forget((before, after));
         }
         let counts = CrashCounts::read(Some(file.try_clone().unwrap()));
-        assert!(counts.is_suspect(&queue, &job("a")));
-        assert!(!counts.is_suspect(&queue, &job("b")));
+        assert!(counts.suspicion(&queue, &job("a")).is_some());
+        assert!(counts.suspicion(&queue, &job("b")).is_none());
         counts.close();
         assert!(file.metadata().unwrap().len() > 0);
         drop(counts.begin(&queue, &job("a")));

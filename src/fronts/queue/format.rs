@@ -1,5 +1,8 @@
 //! Writes jobs as requests for PHP, and reads from PHP's responses how to settle them.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -60,7 +63,7 @@ pub struct Jobs<'a> {
     pub connection: &'a str,
     pub suspects: &'a Suspects,
     pub max_losses: usize,
-    /// How often the process of the queues has crashed while the job ran alone.
+    /// How often the process of the queues has crashed while the job was the only suspect.
     pub crashes: u32,
 }
 
@@ -70,6 +73,8 @@ const RECORD: Duration = Duration::from_secs(30);
 const NO_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a job rests that no worker could take.
 const BUSY: Duration = Duration::from_secs(1);
+/// How many bytes of a reason are kept with a buried job. Columns may hold 64 KiB.
+const LONGEST_REASON: usize = 16 << 10;
 
 impl Jobs<'_> {
     /// Runs a job. A worker of RoadRunner may change the message of one that runs again.
@@ -229,7 +234,7 @@ impl Jobs<'_> {
         let is_poison = self.crashes as usize >= self.max_losses;
         is_poison.then(|| {
             format!(
-                "it ran alone {} times when the process of the queues was killed \
+                "it was the only suspect {} times when the process of the queues was killed \
                  (work.max_losses)",
                 self.crashes
             )
@@ -284,7 +289,7 @@ impl Jobs<'_> {
     }
 
     fn name(&self, job: &Job) -> String {
-        format!("{}/{}", self.queue.name, stable(self.queue, job))
+        name(self.queue, job)
     }
 }
 
@@ -307,9 +312,11 @@ fn answered(job: &mut Job, message: &TaskMessage<'_>, answer: TaskAnswer) -> Ver
     }
 }
 
-/// An id that a job keeps when it is released: frameworks write released jobs as new ones.
-fn stable(queue: &Queue, job: &Job) -> String {
-    lasting_id(queue, &job.payload).unwrap_or_else(|| job.lease.id.clone())
+/// The name by which lost workers are counted. A job keeps it when it is released, although
+/// frameworks write released jobs as new ones.
+pub fn name(queue: &Queue, job: &Job) -> String {
+    let id = lasting_id(queue, &job.payload);
+    format!("{}/{}", queue.name, id.as_deref().unwrap_or(&job.lease.id))
 }
 
 /// The id that a framework's job keeps whatever broker and process have it.
@@ -420,7 +427,12 @@ impl Verdict {
         }
     }
 
-    fn buried(why: String) -> Verdict {
+    fn buried(mut why: String) -> Verdict {
+        let mut end = why.len().min(LONGEST_REASON);
+        while !why.is_char_boundary(end) {
+            end -= 1;
+        }
+        why.truncate(end);
         Verdict {
             disposition: Disposition::Bury(why.clone()),
             outcome: Outcome::Failed(why),
@@ -436,7 +448,7 @@ impl Verdict {
 
     fn busy(failure: &Failure) -> Verdict {
         Verdict {
-            disposition: Disposition::Release(BUSY),
+            disposition: Disposition::Postpone(BUSY),
             outcome: Outcome::Busy(failure.to_string()),
         }
     }

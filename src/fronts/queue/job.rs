@@ -52,6 +52,8 @@ pub enum Disposition {
     Interrupt,
     /// It runs again after a pause.
     Release(Duration),
+    /// No worker could take it: it runs after a pause, and this attempt does not count.
+    Postpone(Duration),
     /// It does not run again; the reason is kept with it.
     Bury(String),
 }
@@ -95,6 +97,8 @@ impl FailedJob {
 #[serde(tag = "verb", content = "id", rename_all = "lowercase")]
 pub enum Failures {
     List,
+    /// Shows one.
+    Find(String),
     Retry(String),
     Forget(String),
 }
@@ -104,7 +108,22 @@ impl Failures {
     pub fn id(&self) -> Option<&str> {
         match self {
             Failures::List => None,
-            Failures::Retry(id) | Failures::Forget(id) => Some(id),
+            Failures::Find(id) | Failures::Retry(id) | Failures::Forget(id) => Some(id),
+        }
+    }
+
+    /// Whether the job leaves its place.
+    pub fn is_change(&self) -> bool {
+        matches!(self, Failures::Retry(_) | Failures::Forget(_))
+    }
+
+    /// The same about another job.
+    pub fn with_id(&self, id: &str) -> Failures {
+        match self {
+            Failures::List => Failures::List,
+            Failures::Find(_) => Failures::Find(id.into()),
+            Failures::Retry(_) => Failures::Retry(id.into()),
+            Failures::Forget(_) => Failures::Forget(id.into()),
         }
     }
 }

@@ -7,6 +7,7 @@
 pub mod backoff;
 pub mod command;
 pub mod crash_counts;
+pub mod failed_jobs;
 mod format;
 pub mod front;
 pub mod job;
@@ -21,4 +22,5 @@ pub mod source;
 pub mod sources;
 
 pub use rate::JobRate;
+pub use scheduler::MAX_AHEAD;
 pub use settings::{Format, Queue, Schedule, Settings};

@@ -1,22 +1,16 @@
-//! Status, pause and failed jobs of running queues, for the admin listener.
+//! Status and pause of running queues, for the admin listener.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
-use super::front::{Consumer, Front};
-use super::job::{Depth, FailedJob, Failures};
-use super::runner::{JobAnswer, JobProgram, Runner};
-use super::settings::Format;
-use crate::event::Failure;
+use super::front::Front;
+use super::job::Depth;
 
 /// How long a broker may take to count its jobs.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long PHP may take at least to answer; all workers may be busy.
-const PHP: Duration = Duration::from_secs(30);
 
 /// A queue at one instant.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,39 +55,6 @@ impl Front {
         status.collect()
     }
 
-    /// Lists failed jobs, or retries or forgets one. Returns those concerned. A framework's are all
-    /// of the application, whatever their queue.
-    pub async fn failures(&self, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
-        let mut found = Vec::new();
-        let application = self
-            .consumers
-            .iter()
-            .find_map(|consumer| match &consumer.runs {
-                JobProgram::Php(runner) if consumer.queue.format().is_frameworks() => Some(runner),
-                _ => None,
-            });
-        if let Some(runner) = application {
-            let limit = self.limit_of(requested);
-            found = failures_of_application(runner, requested, limit).await?;
-        }
-        for consumer in &self.consumers {
-            let failures = consumer.source.failures(requested.clone()).await;
-            found.extend(failures.with_context(|| format!("queue {}", consumer.queue.name))?);
-        }
-        Ok(found)
-    }
-
-    /// How long PHP may take. Messenger handles a message at once that is retried.
-    fn limit_of(&self, asked: &Failures) -> Duration {
-        let is_messenger = |it: &&Consumer| it.queue.format() == Format::Messenger;
-        let handled = self.consumers.iter().filter(is_messenger);
-        let longest = handled.map(|consumer| consumer.queue.timeout.0).max();
-        match asked {
-            Failures::Retry(_) => longest.unwrap_or_default().max(PHP),
-            Failures::List | Failures::Forget(_) => PHP,
-        }
-    }
-
     /// Pauses or resumes a queue; without a name, all. Returns the names of those that it has
     /// found. A paused queue returns the jobs that have not begun, and takes no others.
     pub fn pause(&self, name: Option<&str>, is_paused: bool) -> Vec<String> {
@@ -107,34 +68,5 @@ impl Front {
             }
         });
         names.filter(|name| is_meant(name)).cloned().collect()
-    }
-}
-
-async fn failures_of_application(
-    runner: &Runner,
-    requested: &Failures,
-    limit: Duration,
-) -> anyhow::Result<Vec<FailedJob>> {
-    #[derive(Serialize)]
-    struct Question<'a> {
-        failures: &'a Failures,
-    }
-    let question = serde_json::to_vec(&Question {
-        failures: requested,
-    })?;
-    let answer = match (requested, runner.ask(question.into(), "", limit).await) {
-        (Failures::Retry(_), Err(Failure::TimedOut)) => bail!(
-            "the retry has not ended within {} s (queue.timeout), or all workers are busy; \
-             `surus work failed` shows whether the job is still there",
-            limit.as_secs()
-        ),
-        (_, answer) => answer,
-    };
-    let busy = "cannot ask the application, whose workers may all be busy; try again";
-    match answer.context(busy)? {
-        JobAnswer::Result(json) => {
-            serde_json::from_slice(&json).context("the application's failed jobs")
-        }
-        JobAnswer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
     }
 }

@@ -16,7 +16,8 @@ use crate::fronts::records::order::RecordOrder;
 
 /// How many seconds of work a queue keeps reserved.
 const AHEAD: f64 = 0.1;
-const MAX_AHEAD: usize = 100;
+/// How many jobs of a queue wait here at most, with those behind others of their group.
+pub const MAX_AHEAD: usize = 100;
 /// The weight of the newest job in a queue's mean.
 const NEWEST: f64 = 0.2;
 /// What a job is charged with before one of its queue has ended, in seconds.
@@ -37,17 +38,39 @@ pub struct Share {
     pub rate: Option<JobRate>,
 }
 
+/// Which jobs may run at the same time as a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// Any.
+    Shared,
+    /// No other suspect.
+    Suspect,
+    /// None.
+    Alone,
+}
+
+impl Isolation {
+    /// Whether a job may begin while others run, of which the strictest has this isolation.
+    fn may_join(self, strictest: Isolation) -> bool {
+        match self {
+            Isolation::Shared => strictest != Isolation::Alone,
+            Isolation::Suspect => strictest == Isolation::Shared,
+            Isolation::Alone => false,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Scheduler<J> {
     queues: Vec<JobQueue<J>>,
     workers: usize,
     running: usize,
+    /// The strictest isolation of the running jobs. At most one of them is not shared.
+    strictest: Isolation,
     strict: bool,
     /// The least virtual time of the queues that have jobs. It never goes back.
     clock: f64,
     next_number: usize,
-    /// A suspect runs, and nothing else begins.
-    is_alone: bool,
 }
 
 #[derive(Debug)]
@@ -62,7 +85,16 @@ struct JobQueue<J> {
     /// Its rate lets no job begin before.
     due: Option<Instant>,
     order: RecordOrder<JobGroup>,
-    waiting: HashMap<usize, (JobGroup, J)>,
+    waiting: HashMap<usize, WaitingJob<J>>,
+    /// How many of these are not shared.
+    isolated: usize,
+}
+
+#[derive(Debug)]
+struct WaitingJob<J> {
+    group: JobGroup,
+    isolation: Isolation,
+    job: J,
 }
 
 /// Jobs of one group run in order.
@@ -78,8 +110,10 @@ pub struct BegunJob {
     pub queue: usize,
     number: usize,
     group: JobGroup,
+    isolation: Isolation,
     charged: f64,
-    is_alone: bool,
+    /// When its queue's rate let it begin.
+    due: Option<Instant>,
 }
 
 impl BegunJob {
@@ -100,15 +134,16 @@ impl<J> Scheduler<J> {
             due: None,
             order: RecordOrder::default(),
             waiting: HashMap::new(),
+            isolated: 0,
         });
         Scheduler {
             queues: queues.collect(),
             workers,
             running: 0,
+            strictest: Isolation::Shared,
             strict,
             clock: 0.0,
             next_number: 0,
-            is_alone: false,
         }
     }
 
@@ -117,18 +152,23 @@ impl<J> Scheduler<J> {
         self.workers = workers;
     }
 
-    /// Adds a job behind the others of its queue. A suspect runs alone.
-    pub fn push(&mut self, queue: usize, group: Option<String>, job: J, is_suspect: bool) {
+    /// Adds a job behind the others of its queue.
+    pub fn push(&mut self, queue: usize, group: Option<String>, job: J, isolation: Isolation) {
         let number = self.next_number;
         self.next_number += 1;
         let group = group.map_or(JobGroup::Single(number), JobGroup::Named);
         let queue = &mut self.queues[queue];
-        queue.order.push(number, group.clone(), is_suspect);
-        queue.waiting.insert(number, (group, job));
+        queue.order.push(number, group.clone(), false);
+        let waiting = WaitingJob {
+            group,
+            isolation,
+            job,
+        };
+        queue.insert(number, waiting);
     }
 
     /// How many more jobs a queue should reserve now. It asks for several at once if its
-    /// jobs are short.
+    /// jobs are short. Jobs that wait for another one leave room for those that need not.
     pub fn room(&self, queue: usize) -> usize {
         let queue = &self.queues[queue];
         let workers = queue.able(self.workers) as f64;
@@ -138,57 +178,72 @@ impl<J> Scheduler<J> {
         };
         let rate = queue.share.rate.map_or(f64::INFINITY, JobRate::per_second);
         let ahead = ahead.min((rate * AHEAD) as usize).clamp(1, MAX_AHEAD);
-        match queue.waiting.len() <= ahead / 2 {
-            true => ahead - queue.waiting.len(),
+        let ready = queue.ready();
+        match ready <= ahead / 2 {
+            true => (ahead - ready).min(MAX_AHEAD.saturating_sub(queue.waiting.len())),
             false => 0,
         }
     }
 
     /// The job that begins now. None while all workers are busy or nothing may begin.
     pub fn next(&mut self, now: Instant) -> Option<(BegunJob, J)> {
-        if self.running >= self.workers || self.is_alone {
+        let strictest = self.strictest;
+        if self.running >= self.workers || strictest == Isolation::Alone {
             return None;
         }
-        let suspect = self.queues.iter().position(JobQueue::has_suspect);
-        let chosen = match suspect {
+        let is_alone = |it: Isolation| it == Isolation::Alone;
+        let alone = self
+            .queues
+            .iter()
+            .position(|it| it.first(is_alone).is_some());
+        let chosen = match alone {
             // It would wait for ever for a queue that is never empty.
             Some(_) if self.running > 0 => return None,
             // It holds up all others, so it does not wait for its rate.
             Some(queue) => queue,
-            None if self.strict => self.queues.iter().position(|it| it.can_begin(now))?,
+            None if self.strict => {
+                let mut queues = self.queues.iter();
+                queues.position(|it| it.can_begin(now, strictest))?
+            }
             None => self.fair(now)?,
         };
         let queue = &mut self.queues[chosen];
-        let number = match suspect {
-            Some(_) => queue.order.late(0)?,
-            None => queue.order.ready(0)?,
+        let number = match alone {
+            Some(_) => queue.first(is_alone)?,
+            None => queue.first(|it| it.may_join(strictest))?,
         };
-        let (group, job) = queue.waiting.remove(&number)?;
-        queue.order.begin(number, &group);
+        let waiting = queue.remove(number)?;
+        queue.order.begin(number, &waiting.group);
         queue.running += 1;
+        let due = queue.due;
         if let Some(rate) = queue.share.rate {
-            queue.due = Some(rate.next(queue.due, now));
+            queue.due = Some(rate.next(due, now));
         }
-        self.running += 1;
-        self.is_alone = suspect.is_some();
         let charged = queue.mean.unwrap_or(UNKNOWN);
         queue.charge(charged);
+        self.running += 1;
+        if waiting.isolation != Isolation::Shared {
+            self.strictest = waiting.isolation;
+        }
         let begun = BegunJob {
             queue: chosen,
             number,
-            group,
+            group: waiting.group,
+            isolation: waiting.isolation,
             charged,
-            is_alone: self.is_alone,
+            due,
         };
-        Some((begun, job))
+        Some((begun, waiting.job))
     }
 
     /// When a job may begin for which only its queue's rate leaves no time now.
     pub fn due(&self, now: Instant) -> Option<Instant> {
-        if self.running >= self.workers || self.is_alone {
+        let strictest = self.strictest;
+        if self.running >= self.workers || strictest == Isolation::Alone {
             return None;
         }
-        let waiting = self.queues.iter().filter(|queue| queue.has_next());
+        let waiting = self.queues.iter();
+        let waiting = waiting.filter(|queue| queue.has_next(strictest));
         let due = waiting.filter_map(|queue| queue.due);
         due.filter(|due| *due > now).min()
     }
@@ -202,8 +257,9 @@ impl<J> Scheduler<J> {
         for queue in self.queues.iter_mut().filter(|it| !it.is_active(now)) {
             queue.virtual_time = queue.virtual_time.max(self.clock);
         }
+        let strictest = self.strictest;
         let able = self.queues.iter().enumerate();
-        let able = able.filter(|(_, queue)| queue.can_begin(now));
+        let able = able.filter(|(_, queue)| queue.can_begin(now, strictest));
         let (chosen, queue) =
             able.min_by(|(_, one), (_, other)| one.virtual_time.total_cmp(&other.virtual_time))?;
         // While others have no jobs for a moment, one queue may take all workers.
@@ -229,11 +285,25 @@ impl<J> Scheduler<J> {
         self.free(begun, took, now);
     }
 
+    /// Takes back a job that has just begun and does not run. It takes no time of its queue, and
+    /// counts for no rate. The next job of its group may begin.
+    pub fn skip(&mut self, begun: BegunJob) {
+        self.leave(&begun, 0.0);
+        let queue = &mut self.queues[begun.queue];
+        queue.due = begun.due;
+        queue.order.ended(begun.group, usize::MAX);
+    }
+
     /// Tries a paused job again, before the others of its group.
-    pub fn again(&mut self, begun: BegunJob, job: J) {
+    pub fn again(&mut self, begun: BegunJob, job: J, isolation: Isolation) {
         let queue = &mut self.queues[begun.queue];
         queue.order.again(begun.number, &begun.group);
-        queue.waiting.insert(begun.number, (begun.group, job));
+        let waiting = WaitingJob {
+            group: begun.group,
+            isolation,
+            job,
+        };
+        queue.insert(begun.number, waiting);
     }
 
     /// Forgets a paused job. The next job of its group may begin.
@@ -247,23 +317,32 @@ impl<J> Scheduler<J> {
     pub fn clear(&mut self, queue: usize) -> Vec<J> {
         let queue = &mut self.queues[queue];
         queue.order.clear();
+        queue.isolated = 0;
         let mut removed: Vec<_> = queue.waiting.drain().collect();
         removed.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
-        removed.into_iter().map(|(_, (_, job))| job).collect()
+        removed.into_iter().map(|(_, it)| it.job).collect()
     }
 
     fn free(&mut self, begun: &BegunJob, took: Duration, now: Instant) {
         let took = took.as_secs_f64();
+        self.leave(begun, took);
         let queue = &mut self.queues[begun.queue];
-        queue.charge(took - begun.charged);
         queue.mean = Some(match queue.mean {
             Some(mean) => mean + (took - mean) * NEWEST,
             None => took,
         });
         queue.ended = Some(now);
+    }
+
+    /// Removes a job from the running ones, and charges it with its real time in seconds.
+    fn leave(&mut self, begun: &BegunJob, seconds: f64) {
+        let queue = &mut self.queues[begun.queue];
+        queue.charge(seconds - begun.charged);
         queue.running -= 1;
         self.running -= 1;
-        self.is_alone &= !begun.is_alone;
+        if begun.isolation != Isolation::Shared {
+            self.strictest = Isolation::Shared;
+        }
     }
 }
 
@@ -281,17 +360,49 @@ impl<J> JobQueue<J> {
         self.virtual_time += seconds / self.weight();
     }
 
+    fn insert(&mut self, number: usize, waiting: WaitingJob<J>) {
+        self.isolated += usize::from(waiting.isolation != Isolation::Shared);
+        self.waiting.insert(number, waiting);
+    }
+
+    fn remove(&mut self, number: usize) -> Option<WaitingJob<J>> {
+        let removed = self.waiting.remove(&number)?;
+        self.isolated -= usize::from(removed.isolation != Isolation::Shared);
+        Some(removed)
+    }
+
+    fn isolation(&self, number: usize) -> Isolation {
+        let waiting = self.waiting.get(&number);
+        waiting.map_or(Isolation::Shared, |it| it.isolation)
+    }
+
+    /// The first job with such an isolation that no other of its group holds up.
+    fn first(&self, is_meant: impl Fn(Isolation) -> bool) -> Option<usize> {
+        if self.isolated == 0 {
+            return self.order.ready(0).filter(|_| is_meant(Isolation::Shared));
+        }
+        let mut ready = self.order.all_ready();
+        ready.find(|number| is_meant(self.isolation(*number)))
+    }
+
+    /// How many jobs wait for nothing but a worker. Suspects also wait for each other.
+    fn ready(&self) -> usize {
+        if self.isolated == 0 {
+            return self.order.ready_count();
+        }
+        let ready = self.order.all_ready();
+        ready
+            .filter(|number| self.isolation(*number) == Isolation::Shared)
+            .count()
+    }
+
     /// Whether only its rate may keep its next job from beginning.
-    fn has_next(&self) -> bool {
-        self.running < self.share.concurrency && self.order.ready(0).is_some()
+    fn has_next(&self, strictest: Isolation) -> bool {
+        self.running < self.share.concurrency && self.first(|it| it.may_join(strictest)).is_some()
     }
 
-    fn can_begin(&self, now: Instant) -> bool {
-        self.has_next() && self.due.is_none_or(|due| due <= now)
-    }
-
-    fn has_suspect(&self) -> bool {
-        self.order.late(0).is_some()
+    fn can_begin(&self, now: Instant, strictest: Isolation) -> bool {
+        self.has_next(strictest) && self.due.is_none_or(|due| due <= now)
     }
 
     /// Whether it has jobs, or had some a moment ago.

@@ -32,6 +32,13 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// Whether this process still has a reservation, as far as that is known without asking the
+    /// broker.
+    fn is_held(&self, lease: &Lease) -> bool {
+        let _ = lease;
+        true
+    }
+
     /// The group of a job, if the broker has groups: its jobs run in order.
     fn group(&self, job: &Job) -> Option<String> {
         let _ = job;

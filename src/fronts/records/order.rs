@@ -61,7 +61,17 @@ impl<G: Hash + Eq> RecordOrder<G> {
         first(&self.ready, start)
     }
 
-    /// The same for the groups with a suspect.
+    /// All records that may begin, in order, without those of groups with a suspect.
+    pub fn all_ready(&self) -> impl Iterator<Item = usize> {
+        self.ready.iter().copied()
+    }
+
+    /// How many these are.
+    pub fn ready_count(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The same as [`ready`](Self::ready) for the groups with a suspect.
     pub fn late(&self, start: usize) -> Option<usize> {
         first(&self.late, start)
     }

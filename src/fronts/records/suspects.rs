@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use crate::event::Failure;
 use crate::observe::bounded::bounded;
 
-/// From this many lost workers on, a record runs last and alone. A single loss may be the fault of
-/// another record that ran at the same time.
+/// From this many lost workers on, a record runs last and alone, and a job while no other suspect
+/// runs. A single loss may be the fault of another one that ran at the same time.
 const SUSPECT: u32 = 2;
 /// Limit of remembered records. If more records fail, PHP crashes on any input.
 const REMEMBERED: usize = 1024;
@@ -16,6 +16,11 @@ const REMEMBERED: usize = 1024;
 pub struct Suspects(Mutex<HashMap<String, u32>>);
 
 impl Suspects {
+    /// Whether none has cost a worker, so that names need not be made.
+    pub fn is_empty(&self) -> bool {
+        self.with(|workers| workers.is_empty())
+    }
+
     pub fn is_suspect(&self, id: &str) -> bool {
         let id = bounded(id);
         self.with(|workers| workers.get(&*id).is_some_and(|times| *times >= SUSPECT))

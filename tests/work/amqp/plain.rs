@@ -79,6 +79,20 @@ fn failing_job_is_tried_again_and_buried_with_its_reason_until_it_is_retried() {
     assert!(site.left().is_empty());
 }
 
+/// An operator may have declared it.
+#[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
+fn queue_of_buried_jobs_stays_when_its_last_job_is_forgotten() {
+    let site = Site::new("tries = 1\n");
+    site.push(1, "throw");
+    let work = site.start();
+    let failed = format!("{}.failed", site.queue);
+    work.wait_until(|| site.broker.count(&failed) == Some(1));
+    said(&site.plain.site, &work, &["work", "forget", "--all"]);
+    assert_eq!(site.broker.count(&failed), Some(0));
+    work.end();
+}
+
 #[test]
 #[ignore = "needs RabbitMQ: make test-amqp"]
 fn job_longer_than_the_limit_is_buried_with_all_its_bytes() {
@@ -108,6 +122,28 @@ fn no_more_jobs_are_taken_than_twice_the_workers_can_run() {
     assert!(site.ready() >= 8, "{}", site.ready());
     site.plain.go(true);
     work.wait_until(|| site.count("done 9") == 1);
+}
+
+#[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
+fn other_group_is_delivered_although_many_jobs_wait_for_theirs() {
+    let site = Site::new("group = 'customer'\n");
+    let push = |number: usize, what: &str, customer: &str| {
+        let job = serde_json::json!({ "n": number, "do": what, "customer": customer });
+        site.broker.push(&site.queue, &job.to_string());
+    };
+    push(0, "wait", "a");
+    for number in 1..20 {
+        push(number, "", "a");
+    }
+    push(20, "", "b");
+    let work = site.plain.start(&["--workers", "2"]);
+    work.wait_until(|| site.count("done 20") == 1);
+    assert_eq!(site.count("begins 1"), 0);
+    site.plain.go(true);
+    work.wait_until(|| site.count("done 19") == 1);
+    work.end();
+    assert!(site.left().is_empty());
 }
 
 #[test]

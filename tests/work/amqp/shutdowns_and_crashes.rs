@@ -90,6 +90,36 @@ fn job_whose_channel_was_closed_is_not_acknowledged_and_runs_again() {
 
 #[test]
 #[ignore = "needs RabbitMQ: make test-amqp"]
+fn jobs_that_have_not_begun_run_once_after_a_cut_connection() {
+    let proxy = OnceCell::new();
+    // Leases are looked at each second.
+    let site = Site::with(Kind::Classic, "lease = '3s'\n", |broker| {
+        proxy.get_or_init(|| Proxy::to(broker.port())).port
+    });
+    let proxy = proxy.into_inner().unwrap();
+    // One runs, one waits in Surus, and the others at the server.
+    site.push(0, "wait");
+    for number in 1..4 {
+        site.push(number, "");
+    }
+    let work = site.start();
+    work.wait_until(|| site.count("begins 0") == 1 && site.ready() == 2);
+    proxy.cut();
+    work.wait_until(|| site.ready() == 4);
+    let lost = "the reservation of a job is lost; its broker delivers it again";
+    work.wait_for_log(|log| log.matches(lost).count() == 2);
+    proxy.mend();
+    site.plain.go(true);
+    work.wait_until(|| site.count("done 3") == 1 && site.count("done 0") == 2);
+    work.end();
+    for number in 1..4 {
+        assert_eq!(site.count(&format!("begins {number}")), 1, "{number}");
+    }
+    assert!(site.left().is_empty());
+}
+
+#[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn job_of_a_server_without_memory_stays_until_it_takes_messages_again() {
     let _alone = broker::alone();
     let site = Site::unguarded(Kind::Classic, "tries = 2\nbackoff = '1s'\n", Broker::port);

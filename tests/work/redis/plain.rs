@@ -1,8 +1,11 @@
 //! Jobs for a handler: done, failed, delayed, wrong.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use redis::Commands;
 use serde_json::json;
 
+use super::super::operate::said;
 use super::super::plain::Plain;
 use super::super::table::now;
 use super::super::work::Work;
@@ -56,6 +59,27 @@ fn failing_job_is_tried_again_and_buried_with_its_reason() {
         why.contains("try 2 of 2 failed") && why.contains("as told"),
         "{why}"
     );
+}
+
+#[test]
+fn buried_job_that_is_not_utf8_keeps_its_bytes_when_it_is_retried() {
+    let site = Site::new("tries = 1\n");
+    let odd = b"{\"n\": \xff\xfe}\0";
+    let _: i64 = site.redis.connect().rpush(DEFAULT, &odd[..]).unwrap();
+    let work = site.plain.start(&["--workers", "1"]);
+    let buried = || site.redis.buried(DEFAULT);
+    work.wait_until(|| buried().len() == 1);
+    let (id, job) = buried().remove(0);
+    let bytes = STANDARD.decode(job["payload_base64"].as_str().unwrap());
+    assert_eq!(
+        (bytes.unwrap(), &job["payload"]),
+        (odd.to_vec(), &json!(""))
+    );
+    said(&site.plain.site, &work, &["work", "retry", "--id", &id]);
+    work.wait_for_log(|log| log.matches("job failed for good").count() == 2);
+    work.wait_until(|| buried().len() == 1 && site.is_empty());
+    let (_, again) = buried().remove(0);
+    assert_eq!(again["payload_base64"], job["payload_base64"]);
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn job_that_kills_the_process_of_the_queues_is_buried_and_no_other() {
     until(&surus, || plain.table.is_empty());
     // Surus may be killed after a job is done and before the broker knows it.
     assert!(plain.count("done 0") >= 1 && plain.count("done 2") >= 1);
-    // With another job, and alone until it is enough.
+    // With another job, and as the only suspect until it is enough.
     assert_eq!(
         (plain.count("begins 1"), exits(&surus)),
         (3, 3),
@@ -78,7 +78,7 @@ fn job_that_kills_the_process_of_the_queues_is_buried_and_no_other() {
         "{failed:?}"
     );
     assert!(
-        why.contains("alone 2 times when the process of the queues was killed"),
+        why.contains("the only suspect 2 times when the process of the queues was killed"),
         "{why}"
     );
 }

@@ -91,7 +91,7 @@ fn message_that_another_consumer_has_is_logged_and_not_extended() {
     work.wait_until(|| site.count("begins 0") == 1);
     let asked = json!({ "QueueUrl": site.queue.url() });
     site.queue.call("PurgeQueue", asked);
-    work.wait_for_log(|log| log.contains("another worker has got this job meanwhile"));
+    work.wait_for_log(|log| log.contains("the reservation of a job is lost"));
     site.plain.go(true);
     site.push(1, "");
     work.wait_until(|| site.is_empty() && site.count("done 1") == 1);

@@ -94,14 +94,16 @@ fn texts(
 /// An engine's CPU time and answers in a line.
 pub fn in_words(contestant: &Contestant, contest: &Contest) -> String {
     let reference = contest.contestants[contest.reference].entry.name;
-    let cpu = contestant.cpu().map(|cpu| Unit::Us.write(cpu));
+    let cpu = contestant
+        .cpu()
+        .map(|cpu| format!("{} of CPU per request", Unit::Us.write(cpu)));
     let cpu = cpu.unwrap_or_else(|| "unknown CPU time".into());
     match (&contestant.state, &contestant.failure) {
         (State::Fails(why), _) => format!("does not run: {why}"),
         (State::Differs(how), _) => format!("{cpu}, other answers: {how}"),
         (State::Same, Some(why)) => format!("{cpu}, fails under load: {why}"),
         (State::Same, None) if contestant.entry.name == reference => {
-            format!("{cpu} of CPU per request, the reference")
+            format!("{cpu}, the reference")
         }
         (State::Same, None) => format!("{cpu}, the same answers"),
     }

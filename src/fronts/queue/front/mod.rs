@@ -28,7 +28,7 @@ use crate::fronts::queue::crash_counts::CrashCounts;
 use crate::fronts::queue::format::{self, Jobs, Outcome, Verdict};
 use crate::fronts::queue::job::{Disposition, Job, Lease};
 use crate::fronts::queue::runner::JobProgram;
-use crate::fronts::queue::scheduler::{BegunJob, Scheduler, Share};
+use crate::fronts::queue::scheduler::{BegunJob, Isolation, Scheduler, Share};
 use crate::fronts::queue::settings::{Queue, Settings};
 use crate::fronts::queue::source::Source;
 use crate::fronts::records::now;
@@ -114,6 +114,7 @@ struct Drive {
     failures: Vec<u32>,
     settling: Work<(usize, Job)>,
     extending: Work<(usize, anyhow::Result<Vec<Lease>>)>,
+    is_extending: Vec<bool>,
     /// Jobs of groups that are tried again.
     pausing: Work<(BegunJob, Job, Duration)>,
     /// Asks the applications of resting queues.
@@ -147,6 +148,7 @@ impl Drive {
             failures: vec![0; count],
             settling: Work::new(),
             extending: Work::new(),
+            is_extending: vec![false; count],
             pausing: Work::new(),
             asking: Work::new(),
             is_draining: false,
@@ -214,7 +216,8 @@ impl Drive {
         self.interrupted()
     }
 
-    /// Begins jobs, unless their queue has been paused or all stop.
+    /// Begins jobs, unless their queue has been paused or all stop. Lost jobs do not begin, because
+    /// their broker delivers them again.
     fn begin(&mut self) {
         if self.paused.has_changed().is_ok_and(|changed| changed) {
             self.pause();
@@ -222,6 +225,10 @@ impl Drive {
         while !self.stop.is_cancelled()
             && let Some((begun, job)) = self.scheduler.next(now())
         {
+            if self.is_lost(begun.queue, &job) {
+                self.scheduler.skip(begun);
+                continue;
+            }
             self.begun.insert(begun.id(), (begun.queue, job.clone()));
             self.front
                 .metrics
@@ -293,8 +300,25 @@ impl Drive {
         for job in jobs {
             let consumer = &self.front.consumers[queue];
             let group = consumer.group(&job);
-            let is_suspect = self.front.crash_counts.is_suspect(&consumer.queue, &job);
-            self.scheduler.push(queue, group, job, is_suspect);
+            let isolation = self.isolation(queue, &job);
+            self.scheduler.push(queue, group, job, isolation);
+        }
+    }
+
+    /// Which jobs may run together with a job, judged by the crashes of its earlier runs.
+    fn isolation(&self, queue: usize, job: &Job) -> Isolation {
+        let front = &self.front;
+        let queue = &front.consumers[queue].queue;
+        let is_suspect = || {
+            let suspects = &front.suspects;
+            !suspects.is_empty() && suspects.is_suspect(&format::name(queue, job))
+        };
+        match front.crash_counts.suspicion(queue, job) {
+            // The next kill is the last, so it must not be the fault of another job.
+            Some(crashes) if crashes as usize + 1 >= front.settings.max_losses => Isolation::Alone,
+            Some(_) => Isolation::Suspect,
+            None if is_suspect() => Isolation::Suspect,
+            None => Isolation::Shared,
         }
     }
 
@@ -317,7 +341,7 @@ impl Drive {
     fn ended(&mut self, ended: Ended) {
         let Ended {
             begun,
-            job,
+            mut job,
             took,
             verdict,
         } = ended;
@@ -360,10 +384,17 @@ impl Drive {
             }
         }
         let has_group = self.front.consumers[queue].group(&job).is_some();
+        let is_postponed = matches!(verdict.disposition, Disposition::Postpone(_));
         match verdict.disposition {
             // Its group waits for it, so this process keeps it.
-            Disposition::Release(pause) if has_group && !self.stops[queue].is_cancelled() => {
+            Disposition::Release(pause) | Disposition::Postpone(pause)
+                if has_group && !self.stops[queue].is_cancelled() =>
+            {
                 self.scheduler.paused(&begun, took, now());
+                if is_postponed {
+                    // The next run counts again.
+                    job.attempts = job.attempts.saturating_sub(1);
+                }
                 let stop = self.stops[queue].clone();
                 self.pausing.push(Box::pin(async move {
                     let until = now() + pause;
@@ -393,7 +424,8 @@ impl Drive {
             return;
         }
         job.attempts += 1;
-        self.scheduler.again(begun, job);
+        let isolation = self.isolation(begun.queue, &job);
+        self.scheduler.again(begun, job, isolation);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests of jobs that are received again, and of the order in which jobs go back.
+//! Tests of reservations, of which jobs begin, and of the order in which jobs go back.
 
 use std::sync::Mutex;
 
@@ -13,6 +13,9 @@ use crate::fronts::queue::source::Pending;
 #[derive(Default)]
 struct Noted(Mutex<Vec<String>>);
 
+/// The token of reservations that it has ended.
+const ENDED: &[u8] = b" ended";
+
 impl Source for Noted {
     fn receive<'a>(&'a self, _: usize, _: &'a CancellationToken) -> Pending<'a, Vec<Job>> {
         Box::pin(std::future::pending())
@@ -24,6 +27,10 @@ impl Source for Noted {
 
     fn is_renewed(&self, held: &Lease, received: &Lease) -> bool {
         held.id == received.id
+    }
+
+    fn is_held(&self, lease: &Lease) -> bool {
+        lease.token != ENDED
     }
 
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
@@ -57,26 +64,31 @@ fn jobs(ids: std::ops::Range<usize>) -> anyhow::Result<Vec<Job>> {
 }
 
 fn drive(source: &Arc<Noted>) -> Drive {
-    let consumer = Consumer {
-        queue: Queue::default(),
+    drive_of(&[source], Queue::default())
+}
+
+/// Drives queues with the same settings.
+fn drive_of(sources: &[&Arc<Noted>], queue: Queue) -> Drive {
+    let consumers = sources.iter().map(|source| Consumer {
+        queue: queue.clone(),
         connection: String::new(),
-        source: source.clone(),
+        source: Arc::<Noted>::clone(source),
         lease: Duration::from_secs(90),
         runs: JobProgram::Command(Program {
             words: Vec::new(),
             directory: "/".into(),
         }),
-    };
+    });
     let front = Front {
         workers: 0,
-        consumers: vec![consumer],
+        consumers: consumers.collect(),
         settings: Settings::default(),
         metrics: Arc::default(),
         suspects: Suspects::default(),
         crash_counts: Arc::default(),
-        unsettled: vec![AtomicBool::new(false)],
-        paused: watch::Sender::new(vec![false]),
-        resting: vec![AtomicBool::new(false)],
+        unsettled: sources.iter().map(|_| AtomicBool::new(false)).collect(),
+        paused: watch::Sender::new(vec![false; sources.len()]),
+        resting: sources.iter().map(|_| AtomicBool::new(false)).collect(),
     };
     Drive::new(Arc::new(front), CancellationToken::new())
 }
@@ -240,4 +252,126 @@ async fn queue_that_has_rested_is_received_from_again_unless_it_is_paused() {
     drive.front.pause(None, false);
     drive.pause();
     assert!(!drive.stops[0].is_cancelled());
+}
+
+/// The ids of the jobs that begin now.
+fn begun(drive: &mut Drive) -> Vec<String> {
+    drive.begin();
+    let mut begun: Vec<_> = drive.begun.values().collect();
+    begun.sort_by_key(|(_, job)| job.lease.id.clone());
+    begun.iter().map(|(_, job)| job.lease.id.clone()).collect()
+}
+
+#[tokio::test]
+async fn job_whose_reservation_is_lost_does_not_begin() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    let mut received = jobs(1..5).expect("they are made here");
+    let reported = received[0].lease.clone();
+    received[1].lease.token = Bytes::from_static(ENDED);
+    drive.received(0, Ok(received));
+    drive.extended(0, Ok(vec![reported]));
+    drive.scheduler.set_workers(9);
+    assert_eq!(begun(&mut drive), ["3", "4"]);
+    assert_eq!(drive.leases[0].len(), 2);
+    drive.received(0, renewed(1));
+    assert_eq!(begun(&mut drive), ["1", "3", "4"]);
+}
+
+#[tokio::test]
+async fn job_that_comes_back_after_its_reservation_was_lost_begins_once() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    let received = jobs(1..2).expect("they are made here");
+    let lost = received[0].lease.clone();
+    drive.received(0, Ok(received));
+    drive.extended(0, Ok(vec![lost]));
+    drive.received(0, renewed(1));
+    drive.scheduler.set_workers(9);
+    assert_eq!(begun(&mut drive), ["1"]);
+    assert!(drive.scheduler.clear(0).is_empty());
+}
+
+#[tokio::test]
+async fn jobs_that_go_back_are_not_extended_and_a_broker_that_hangs_holds_up_no_other() {
+    let (one, other) = (Arc::default(), Arc::default());
+    let mut drive = drive_of(&[&one, &other], Queue::default());
+    drive.received(0, jobs(1..3));
+    drive.received(1, jobs(3..4));
+    drive.extend();
+    assert_eq!(drive.extending.len(), 2);
+    // Only one of them answers.
+    drive.extended(1, Ok(Vec::new()));
+    drive.extend();
+    assert_eq!(drive.extending.len(), 3);
+    drive.extended(1, Ok(Vec::new()));
+    drive.scheduler.clear(1);
+    let job = jobs(3..4).expect("it is made here").remove(0);
+    drive.settle(1, job, Disposition::Return);
+    drive.extend();
+    assert_eq!(drive.extending.len(), 3);
+    drive.received(1, jobs(4..5));
+    let done = jobs(4..5).expect("it is made here").remove(0);
+    drive.settle(1, done, Disposition::Done);
+    drive.extend();
+    assert_eq!(drive.extending.len(), 4, "its broker does not know it yet");
+}
+
+/// What a job of a group counts as its attempts when it runs again.
+async fn attempts_after(disposition: Disposition, outcome: Outcome) -> u32 {
+    let source = Arc::default();
+    let queue = Queue {
+        group: Some("group".into()),
+        ..Queue::default()
+    };
+    let mut drive = drive_of(&[&source], queue);
+    let mut received = jobs(1..2).expect("they are made here");
+    received[0].payload = Bytes::from_static(br#"{"group": 1}"#);
+    drive.received(0, Ok(received));
+    drive.scheduler.set_workers(1);
+    let (begun, job) = drive.scheduler.next(now()).expect("a job waits");
+    let verdict = Verdict {
+        disposition,
+        outcome,
+    };
+    drive.ended(Ended {
+        begun,
+        job,
+        took: Duration::ZERO,
+        verdict,
+    });
+    let (begun, job, left) = drive.pausing.next().await.expect("its group waits");
+    drive.resume(begun, job, left);
+    let (_, job) = drive.scheduler.next(now()).expect("it runs again");
+    job.attempts
+}
+
+#[tokio::test]
+async fn job_that_no_worker_could_take_has_not_been_tried() {
+    let (busy, failed) = ("busy".to_string(), "failed".to_string());
+    let pause = Duration::ZERO;
+    let postponed = attempts_after(Disposition::Postpone(pause), Outcome::Busy(busy)).await;
+    let released = attempts_after(Disposition::Release(pause), Outcome::Retried(failed)).await;
+    assert_eq!((postponed, released), (1, 2));
+}
+
+#[tokio::test]
+async fn jobs_that_have_crashed_two_workers_run_one_at_a_time_with_others() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    let queue = Queue::default();
+    for job in jobs(1..3).expect("they are made here") {
+        for _ in 0..2 {
+            drive.front.suspects.note(&format::name(&queue, &job));
+        }
+    }
+    drive.received(0, jobs(1..5));
+    drive.scheduler.set_workers(9);
+    assert_eq!(
+        begun(&mut drive),
+        ["1", "3", "4"],
+        "the innocent do not wait"
+    );
+    let waiting = drive.scheduler.clear(0).into_iter().map(|job| job.lease.id);
+    assert_eq!(waiting.collect::<Vec<_>>(), ["2"]);
 }

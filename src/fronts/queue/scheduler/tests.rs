@@ -64,7 +64,7 @@ fn used(scheduler: &mut Scheduler<()>, takes: &[u64], pushes: Pushes, jobs: usiz
     let mut now = 0;
     for queue in 0..takes.len() {
         for _ in 0..pushes.map_or(0, |(window, _)| window) {
-            scheduler.push(queue, None, (), false);
+            scheduler.push(queue, None, (), Isolation::Shared);
         }
     }
     let mut ended = 0;
@@ -72,7 +72,7 @@ fn used(scheduler: &mut Scheduler<()>, takes: &[u64], pushes: Pushes, jobs: usiz
         loop {
             for queue in (0..takes.len()).filter(|_| pushes.is_none()) {
                 for _ in 0..scheduler.room(queue) {
-                    scheduler.push(queue, None, (), false);
+                    scheduler.push(queue, None, (), Isolation::Shared);
                 }
             }
             let Some((job, ())) = scheduler.next(start + Duration::from_micros(now)) else {
@@ -84,7 +84,7 @@ fn used(scheduler: &mut Scheduler<()>, takes: &[u64], pushes: Pushes, jobs: usiz
         let (at, event) = events.next();
         now = at;
         match event {
-            Event::Arrived(queue) => scheduler.push(queue, None, (), false),
+            Event::Arrived(queue) => scheduler.push(queue, None, (), Isolation::Shared),
             Event::Ended(job, took) => {
                 let queue = job.queue;
                 used[queue] += took;
@@ -147,13 +147,13 @@ fn single_job_waits_for_one_job_of_each_long_queue_at_most() {
     for long in [1, 100] {
         let mut scheduler = Scheduler::new((0..=long).map(|_| share(1)), 1, false);
         for job in 0..100_000 {
-            scheduler.push(job % long, None, (), false);
+            scheduler.push(job % long, None, (), Isolation::Shared);
         }
         let (mut now, mut pushed, mut count) = (Instant::now(), None, 0);
         for round in 0..2000 {
             // Its queue was empty for as long as others have run.
             if round % 400 == 300 {
-                scheduler.push(long, None, (), false);
+                scheduler.push(long, None, (), Isolation::Shared);
                 pushed = Some(round);
             }
             let (begun, ()) = scheduler.next(now).unwrap();
@@ -176,9 +176,9 @@ fn queue_catches_up_on_at_most_a_second_after_its_broker_was_slow() {
     let took = Duration::from_millis(10);
     // One queue has a job now and then, which is why it counts as one that has jobs.
     for round in 0..10_000 {
-        scheduler.push(0, None, (), false);
+        scheduler.push(0, None, (), Isolation::Shared);
         if round % 5 == 0 {
-            scheduler.push(1, None, (), false);
+            scheduler.push(1, None, (), Isolation::Shared);
         }
         while let Some((begun, ())) = scheduler.next(now) {
             now += took;
@@ -186,7 +186,7 @@ fn queue_catches_up_on_at_most_a_second_after_its_broker_was_slow() {
         }
     }
     for job in 0..1000 {
-        scheduler.push(job % 2, None, (), false);
+        scheduler.push(job % 2, None, (), Isolation::Shared);
     }
     let mut row = 0;
     while let Some((begun, ())) = scheduler.next(now)
@@ -204,7 +204,7 @@ fn strict_queues_are_served_in_their_order() {
     let now = Instant::now();
     let mut scheduler = Scheduler::new([share(1), share(1000)], 1, true);
     for job in 0..4 {
-        scheduler.push(job % 2, None, job, false);
+        scheduler.push(job % 2, None, job, Isolation::Shared);
     }
     let mut order = Vec::new();
     while let Some((begun, job)) = scheduler.next(now) {
@@ -223,12 +223,12 @@ fn queue_does_not_exceed_its_concurrency_nor_all_their_workers() {
     };
     let mut scheduler = Scheduler::new([limited, share(1)], 3, false);
     for job in 0..10 {
-        scheduler.push(0, None, job, false);
+        scheduler.push(0, None, job, Isolation::Shared);
     }
     let begun: Vec<_> = std::iter::from_fn(|| scheduler.next(now)).collect();
     assert_eq!(begun.len(), 2);
-    scheduler.push(1, None, 10, false);
-    scheduler.push(1, None, 11, false);
+    scheduler.push(1, None, 10, Isolation::Shared);
+    scheduler.push(1, None, 11, Isolation::Shared);
     assert_eq!(std::iter::from_fn(|| scheduler.next(now)).count(), 1);
 }
 
@@ -241,7 +241,7 @@ fn queue_does_not_exceed_its_rate_and_leaves_the_workers_to_others() {
     let mut scheduler = Scheduler::new([limited, share(1)], 1, false);
     assert_eq!(scheduler.room(0), 1);
     for job in 0..2000 {
-        scheduler.push(job % 2, None, (), false);
+        scheduler.push(job % 2, None, (), Isolation::Shared);
     }
     let start = Instant::now();
     let (mut now, mut begun) = (start, [0, 0]);
@@ -266,13 +266,13 @@ fn cleared_queue_returns_its_last_job_first_and_leaves_the_others() {
     let now = Instant::now();
     let mut scheduler = Scheduler::new([share(1), share(1)], 1, false);
     for job in 0..6 {
-        scheduler.push(job % 2, None, job, false);
+        scheduler.push(job % 2, None, job, Isolation::Shared);
     }
     assert_eq!(scheduler.clear(0), [4, 2, 0]);
     let (begun, job) = scheduler.next(now).unwrap();
     assert_eq!(job, 1);
     scheduler.ended(begun, Duration::ZERO, now);
-    scheduler.push(0, None, 6, false);
+    scheduler.push(0, None, 6, Isolation::Shared);
     assert!(scheduler.clear(0) == [6] && scheduler.clear(1) == [5, 3]);
 }
 
@@ -280,29 +280,119 @@ fn cleared_queue_returns_its_last_job_first_and_leaves_the_others() {
 fn abandoned_job_lets_its_group_go_on() {
     let now = Instant::now();
     let mut scheduler = Scheduler::new([share(1)], 1, false);
-    scheduler.push(0, Some("a".into()), 1, false);
+    scheduler.push(0, Some("a".into()), 1, Isolation::Shared);
     let (begun, _) = scheduler.next(now).unwrap();
     scheduler.paused(&begun, Duration::ZERO, now);
     scheduler.abandon(begun);
-    scheduler.push(0, Some("a".into()), 2, false);
+    scheduler.push(0, Some("a".into()), 2, Isolation::Shared);
     assert_eq!(scheduler.next(now).unwrap().1, 2);
 }
 
 #[test]
-fn suspect_runs_alone_and_before_later_jobs() {
+fn one_suspect_runs_at_a_time_with_other_jobs() {
     let now = Instant::now();
     let mut scheduler = Scheduler::new([share(1), share(1)], 3, false);
-    scheduler.push(0, None, 1, false);
+    for (queue, job, isolation) in [
+        (0, 1, Isolation::Suspect),
+        (1, 2, Isolation::Suspect),
+        (0, 3, Isolation::Suspect),
+        (1, 4, Isolation::Shared),
+        (0, 5, Isolation::Shared),
+    ] {
+        scheduler.push(queue, None, job, isolation);
+    }
+    let begun: Vec<_> = std::iter::from_fn(|| scheduler.next(now)).collect();
+    let jobs: Vec<_> = begun.iter().map(|(_, job)| *job).collect();
+    assert_eq!(jobs, [1, 4, 5], "one suspect, and all others");
+    for (begun, job) in begun {
+        scheduler.ended(begun, Duration::ZERO, now);
+        if job == 1 {
+            let (suspect, job) = scheduler.next(now).unwrap();
+            assert!(job == 2 || job == 3, "{job}");
+            scheduler.ended(suspect, Duration::ZERO, now);
+        }
+    }
+    let (last, job) = scheduler.next(now).unwrap();
+    assert!(job == 2 || job == 3, "{job}");
+    scheduler.ended(last, Duration::ZERO, now);
+    assert!(scheduler.next(now).is_none());
+}
+
+#[test]
+fn waiting_suspects_leave_room_for_other_jobs() {
+    let now = Instant::now();
+    let mut scheduler = Scheduler::new([share(1)], 4, false);
+    for job in 0..4 {
+        scheduler.push(0, None, job, Isolation::Suspect);
+    }
+    let (_running, _) = scheduler.next(now).unwrap();
+    assert_eq!(scheduler.room(0), 1);
+    scheduler.push(0, None, 4, Isolation::Shared);
+    assert_eq!(scheduler.room(0), 0);
+    assert_eq!(scheduler.next(now).unwrap().1, 4);
+    assert_eq!(scheduler.clear(0), [3, 2, 1]);
+    scheduler.push(0, None, 5, Isolation::Shared);
+    assert_eq!(scheduler.next(now).unwrap().1, 5);
+}
+
+#[test]
+fn job_that_runs_alone_waits_for_the_running_ones_and_begins_before_later_ones() {
+    let now = Instant::now();
+    let mut scheduler = Scheduler::new([share(1), share(1)], 3, false);
+    scheduler.push(0, None, 1, Isolation::Suspect);
     let (first, _) = scheduler.next(now).unwrap();
-    scheduler.push(1, None, 2, true);
-    scheduler.push(0, None, 3, false);
+    scheduler.push(1, None, 2, Isolation::Alone);
+    scheduler.push(0, None, 3, Isolation::Shared);
     assert!(scheduler.next(now).is_none());
     scheduler.ended(first, Duration::ZERO, now);
-    let (suspect, job) = scheduler.next(now).unwrap();
+    let (alone, job) = scheduler.next(now).unwrap();
     assert_eq!(job, 2);
     assert!(scheduler.next(now).is_none());
-    scheduler.ended(suspect, Duration::ZERO, now);
+    scheduler.ended(alone, Duration::ZERO, now);
     assert_eq!(scheduler.next(now).unwrap().1, 3);
+}
+
+#[test]
+fn jobs_that_wait_for_their_group_leave_room_for_others_up_to_a_limit() {
+    let now = Instant::now();
+    let mut scheduler = Scheduler::new([share(1)], 4, false);
+    for job in 0..3 {
+        scheduler.push(0, Some("a".into()), job, Isolation::Shared);
+    }
+    let (first, _) = scheduler.next(now).unwrap();
+    assert_eq!(scheduler.room(0), 1, "two wait for the running job");
+    // After jobs of a second, no more than one is reserved ahead.
+    scheduler.paused(&first, Duration::from_secs(1), now);
+    assert_eq!(scheduler.room(0), 1, "two wait for its next try");
+    let mut waiting = 2;
+    while scheduler.room(0) > 0 {
+        scheduler.push(0, Some("a".into()), waiting, Isolation::Shared);
+        waiting += 1;
+    }
+    assert_eq!(waiting, MAX_AHEAD);
+}
+
+#[test]
+fn skipped_job_lets_its_group_go_on_and_counts_for_no_rate() {
+    let now = Instant::now();
+    let limited = Share {
+        rate: Some("1/h".parse().unwrap()),
+        ..share(1)
+    };
+    let mut scheduler = Scheduler::new([limited], 2, false);
+    for job in 1..4 {
+        scheduler.push(0, Some("a".into()), job, Isolation::Suspect);
+    }
+    for lost in 1..3 {
+        let (begun, job) = scheduler.next(now).unwrap();
+        assert_eq!(job, lost);
+        scheduler.skip(begun);
+    }
+    let (begun, job) = scheduler.next(now).unwrap();
+    assert_eq!(job, 3);
+    scheduler.ended(begun, Duration::ZERO, now);
+    scheduler.push(0, None, 4, Isolation::Shared);
+    assert!(scheduler.next(now).is_none(), "one an hour");
 }
 
 #[test]
@@ -310,7 +400,7 @@ fn group_waits_for_its_paused_job() {
     let now = Instant::now();
     let mut scheduler = Scheduler::new([share(1)], 4, false);
     for (group, job) in [("a", 1), ("a", 2), ("b", 3)] {
-        scheduler.push(0, Some(group.into()), job, false);
+        scheduler.push(0, Some(group.into()), job, Isolation::Shared);
     }
     let (first, job) = scheduler.next(now).unwrap();
     assert_eq!(job, 1);
@@ -320,7 +410,7 @@ fn group_waits_for_its_paused_job() {
     scheduler.paused(&first, Duration::ZERO, now);
     scheduler.ended(other, Duration::ZERO, now);
     assert!(scheduler.next(now).is_none(), "a waits for its first job");
-    scheduler.again(first, 1);
+    scheduler.again(first, 1, Isolation::Shared);
     let (first, job) = scheduler.next(now).unwrap();
     assert_eq!(job, 1);
     scheduler.ended(first, Duration::ZERO, now);

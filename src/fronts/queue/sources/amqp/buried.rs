@@ -54,7 +54,7 @@ impl AmqpQueue {
         for _ in 0..MAX_SHOWN {
             let get = channel.basic_get(server::name(&name)?, BasicGetOptions::default());
             let message = match server::message(get).await {
-                // It was deleted since it was counted, because it was empty.
+                // An operator has deleted it since it was counted.
                 Err(error) if server::is_missing(&error) => None,
                 message => message?,
             };
@@ -72,7 +72,7 @@ impl AmqpQueue {
                 let fresh = message::fresh(&message.properties, id);
                 self.server.publish(queue, fresh, &message.data).await?;
             }
-            if requested.id().is_some() {
+            if requested.is_change() {
                 message.acker.ack(BasicAckOptions::default()).await?;
             }
             let (why, at) = message::burial(&message.properties);
@@ -94,9 +94,6 @@ impl AmqpQueue {
         }
         // The others go back to where they were.
         let _ = channel.close(200, "done".into()).await;
-        if let Failures::Retry(_) | Failures::Forget(_) = requested {
-            self.server.delete_if_empty(&name).await?;
-        }
         Ok(found)
     }
 }

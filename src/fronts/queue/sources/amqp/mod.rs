@@ -113,6 +113,13 @@ impl AmqpQueue {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the channel that has delivered a message is open.
+    fn has(&self, lease: &Lease) -> bool {
+        let held = self.held();
+        let found = held.get(&lease.token);
+        found.is_some_and(|it| !it.delivery.acker.poisoned())
+    }
+
     /// How many messages may be unacknowledged if `most` jobs are wanted.
     fn prefetch(&self, most: usize) -> u16 {
         let AmqpNames {
@@ -241,9 +248,9 @@ impl AmqpQueue {
             Format::RoadRunner if !job.payload.is_empty() => &job.payload[..],
             _ => &delivery.data[..],
         };
-        let tried = || {
+        let tried = |attempts| {
             let format = self.names.format;
-            message::tried(&delivery.properties, id, format, job.attempts)
+            message::tried(&delivery.properties, id, format, attempts)
         };
         match disposition {
             Disposition::Done => {}
@@ -253,10 +260,17 @@ impl AmqpQueue {
                 return self.requeue(held.clone()).await;
             }
             Disposition::Interrupt | Disposition::Release(Duration::ZERO) => {
-                self.server.publish(queue, tried(), body).await?;
+                let tried = tried(job.attempts);
+                self.server.publish(queue, tried, body).await?;
             }
             Disposition::Release(pause) => {
-                let later = self.server.publish_later(queue, tried(), body, pause);
+                let tried = tried(job.attempts);
+                let later = self.server.publish_later(queue, tried, body, pause);
+                later.await?;
+            }
+            Disposition::Postpone(pause) => {
+                let tried = tried(job.attempts.saturating_sub(1));
+                let later = self.server.publish_later(queue, tried, body, pause);
                 later.await?;
             }
             Disposition::Bury(why) => self.bury(job, held, &why).await?,
@@ -274,13 +288,13 @@ impl Source for AmqpQueue {
 
     fn extend(&self, leases: Vec<Lease>) -> Pending<'_, Vec<Lease>> {
         Box::pin(async move {
-            let held = self.held();
-            let is_lost = |lease: &Lease| {
-                let found = held.get(&lease.token);
-                found.is_none_or(|it| it.delivery.acker.poisoned())
-            };
-            Ok(leases.into_iter().filter(is_lost).collect())
+            let lost = leases.into_iter().filter(|lease| !self.has(lease));
+            Ok(lost.collect())
         })
+    }
+
+    fn is_held(&self, lease: &Lease) -> bool {
+        self.has(lease)
     }
 
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {

@@ -4,12 +4,10 @@
 //! publishing has a connection of its own, and acknowledgements go on.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use lapin::options::{
-    BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,
-};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
@@ -32,6 +30,8 @@ const ARRIVE: Duration = Duration::from_secs(600);
 const HEARTBEAT: u16 = 30;
 /// How long a queue of delayed messages stays after the last one was due.
 const SPARE: Duration = Duration::from_secs(300);
+/// A queue is declared again after a message that was stored so much later than its declaration.
+const RENEW: Duration = Duration::from_secs(5);
 
 /// A server that several queues may use.
 pub struct AmqpServer {
@@ -197,8 +197,15 @@ impl AmqpServer {
         arguments.insert("x-dead-letter-routing-key".into(), text(queue));
         arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(ms));
         arguments.insert("x-expires".into(), AMQPValue::LongLongInt(ms + spare));
-        self.declare(&delayed, arguments).await?;
-        self.publish(&delayed, properties, body).await
+        let declared = Instant::now();
+        self.declare(&delayed, arguments.clone()).await?;
+        self.publish(&delayed, properties, body).await?;
+        // The queue ends with its messages some time after its last declaration. A server that was
+        // blocked meanwhile has taken this message so late that it would not be due before.
+        if declared.elapsed() > RENEW {
+            self.declare(&delayed, arguments).await?;
+        }
+        Ok(())
     }
 
     /// Declares a durable queue.
@@ -206,18 +213,6 @@ impl AmqpServer {
         let channel = self.channel().await?;
         let options = QueueDeclareOptions::durable();
         answer(channel.queue_declare(name(queue)?, options, arguments)).await?;
-        let _ = channel.close(200, "done".into()).await;
-        Ok(())
-    }
-
-    /// Deletes a queue if it has no messages.
-    pub(super) async fn delete_if_empty(&self, queue: &str) -> anyhow::Result<()> {
-        let channel = self.channel().await?;
-        let options = QueueDeleteOptions {
-            if_empty: true,
-            ..QueueDeleteOptions::default()
-        };
-        let _ = answer(channel.queue_delete(name(queue)?, options)).await;
         let _ = channel.close(200, "done".into()).await;
         Ok(())
     }

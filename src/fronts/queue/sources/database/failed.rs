@@ -49,7 +49,7 @@ impl OpenTables {
                     );
                     open.insert(queue, &again(&failed, payload), now())?;
                 }
-                if requested.id().is_some() {
+                if requested.is_change() {
                     let sql = format!("delete from {} where id = ?", open.failed);
                     open.connection.execute(&sql, &[Value::Number(row_id)])?;
                 }

@@ -133,6 +133,11 @@ pub fn id_list(ids: &[i64]) -> (String, Vec<Value<'static>>) {
     (vec!["?"; length].join(", "), values.collect())
 }
 
+/// The time after a pause, in whole seconds since 1970.
+pub fn after(pause: &Duration) -> i64 {
+    now().saturating_add_unsigned(pause.as_millis().div_ceil(1000) as u64)
+}
+
 /// Seconds since 1970.
 pub fn now() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

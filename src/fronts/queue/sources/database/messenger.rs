@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 use super::connection::{Connection, Value};
 use super::failed::text_of;
 use super::job_table::{
-    JobTable, ReleasedRow, delete, filled, id, id_list, in_transaction, now, number,
+    JobTable, ReleasedRow, after, delete, filled, id, id_list, in_transaction, now, number,
 };
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::messenger::{class, message, payload};
@@ -339,9 +339,8 @@ impl JobTable for MessengerTable {
         match disposition {
             Disposition::Done => self.delete_done(&[&job.lease]),
             Disposition::Return | Disposition::Interrupt => self.put_back(job, None),
-            Disposition::Release(pause) => {
-                let at = now().saturating_add_unsigned(pause.as_millis().div_ceil(1000) as u64);
-                self.put_back(job, Some(at))
+            Disposition::Release(pause) | Disposition::Postpone(pause) => {
+                self.put_back(job, Some(after(pause)))
             }
             Disposition::Bury(why) => self.bury(queue, job, why),
         }
@@ -371,7 +370,7 @@ impl JobTable for MessengerTable {
                 let mut headers = message(&payload).headers;
                 let why = headers.remove(REASON);
                 match requested {
-                    Failures::List => {}
+                    Failures::List | Failures::Find(_) => {}
                     Failures::Retry(_) => {
                         let sql = format!(
                             "update {} set queue_name = ?, headers = coalesce(?, headers) \

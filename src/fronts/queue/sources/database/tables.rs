@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::connection::{Connection, Value};
 use super::job_table::{
-    JobTable, ReleasedRow, delete, filled, id, id_list, in_transaction, now, number,
+    JobTable, ReleasedRow, after, delete, filled, id, id_list, in_transaction, now, number,
 };
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 
@@ -372,8 +372,11 @@ impl JobTable for OpenTables {
             Disposition::Done => self.delete_done(&[&job.lease]),
             Disposition::Return => self.put_back(job, now(), job.attempts.saturating_sub(1), true),
             Disposition::Interrupt => self.put_back(job, now(), job.attempts, true),
+            Disposition::Postpone(pause) => {
+                self.put_back(job, after(pause), job.attempts.saturating_sub(1), false)
+            }
             Disposition::Release(pause) => {
-                let at = now().saturating_add_unsigned(pause.as_millis().div_ceil(1000) as u64);
+                let at = after(pause);
                 match released {
                     ReleasedRow::New if self.delete(job)? => self.insert(queue, job, at),
                     ReleasedRow::New => Ok(()),

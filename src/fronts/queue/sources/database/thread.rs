@@ -15,6 +15,8 @@ use crate::fronts::queue::job::{Disposition, Job, Lease};
 const SOON: Duration = Duration::from_millis(2);
 /// Requests of one transaction.
 const MAX: usize = 256;
+/// A failure that takes so long is the server's or a lock's, and not that of one request.
+const SLOW: Duration = Duration::from_secs(4);
 
 /// A request for jobs that waits for one.
 struct Waiting {
@@ -183,42 +185,72 @@ fn receive(tables: &mut dyn JobTable, mut callers: Vec<Waiting>) -> Vec<Waiting>
     still
 }
 
-/// Runs settlements and extensions in one transaction. If that fails, none of them has happened.
+/// Runs settlements and extensions in one transaction. If that fails, each has its own: the
+/// database may refuse one of them for ever.
 fn settle(tables: &mut dyn JobTable, requests: Vec<Request>) {
     if requests.is_empty() {
         return;
     }
-    let mut lost = Vec::new();
-    let ran = in_transaction(tables, |tables| {
-        let done: Vec<_> = requests.iter().filter_map(done).collect();
-        tables.delete_done(&done)?;
-        for request in &requests {
-            match request {
-                Request::Settle(settlement, _) if settlement.disposition != Disposition::Done => {
-                    tables.settle_one(
-                        &settlement.queue,
-                        &settlement.connection,
-                        &settlement.job,
-                        &settlement.disposition,
-                        settlement.released,
-                    )?
-                }
-                Request::Extend(leases, _) => lost.push(tables.extend(leases)?),
-                _ => {}
-            }
-        }
-        Ok(())
-    });
-    let mut lost = lost.into_iter();
-    let failed = |error: &anyhow::Error| anyhow::anyhow!("{error:#}");
+    let (mut ran, mut is_slow) = run_timed(tables, &requests);
+    if ran.is_ok() || is_slow || requests.len() == 1 {
+        return answer(requests, &ran);
+    }
     for request in requests {
-        match (request, &ran) {
-            (Request::Settle(_, reply), Ok(())) => drop(reply.send(Ok(()))),
-            (Request::Settle(_, reply), Err(error)) => drop(reply.send(Err(failed(error)))),
-            (Request::Extend(_, reply), Ok(())) => {
-                let _ = reply.send(Ok(lost.next().unwrap_or_default()));
+        // Each of the others would wait as long.
+        if !is_slow {
+            (ran, is_slow) = run_timed(tables, std::slice::from_ref(&request));
+        }
+        answer(vec![request], &ran);
+    }
+}
+
+type LostLeases = Vec<Vec<Lease>>;
+
+/// Runs requests in a transaction. Returns the lost leases of each extension, and whether it has
+/// failed slowly.
+fn run_timed(
+    tables: &mut dyn JobTable,
+    requests: &[Request],
+) -> (anyhow::Result<LostLeases>, bool) {
+    let began = Instant::now();
+    let ran = in_transaction(tables, |tables| run_all(tables, requests));
+    let is_slow = ran.is_err() && began.elapsed() > SLOW;
+    (ran, is_slow)
+}
+
+fn run_all(tables: &mut dyn JobTable, requests: &[Request]) -> anyhow::Result<LostLeases> {
+    let mut lost = Vec::new();
+    let done: Vec<_> = requests.iter().filter_map(done).collect();
+    tables.delete_done(&done)?;
+    for request in requests {
+        match request {
+            Request::Settle(settlement, _) if settlement.disposition != Disposition::Done => {
+                tables.settle_one(
+                    &settlement.queue,
+                    &settlement.connection,
+                    &settlement.job,
+                    &settlement.disposition,
+                    settlement.released,
+                )?;
             }
-            (Request::Extend(_, reply), Err(error)) => drop(reply.send(Err(failed(error)))),
+            Request::Extend(leases, _) => lost.push(tables.extend(leases)?),
+            _ => {}
+        }
+    }
+    Ok(lost)
+}
+
+/// Answers requests that have run together.
+fn answer(requests: Vec<Request>, ran: &anyhow::Result<LostLeases>) {
+    let mut lost = ran.as_ref().into_iter().flatten().cloned();
+    let failed = || ran.as_ref().err().map(|error| anyhow::anyhow!("{error:#}"));
+    for request in requests {
+        match request {
+            Request::Settle(_, reply) => drop(reply.send(failed().map_or(Ok(()), Err))),
+            Request::Extend(_, reply) => {
+                let lost = lost.next().unwrap_or_default();
+                drop(reply.send(failed().map_or(Ok(lost), Err)));
+            }
             _ => {}
         }
     }
@@ -235,9 +267,9 @@ fn done(request: &Request) -> Option<&Lease> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{PollPace, SOON};
-    use std::time::Duration;
+    use super::*;
 
     #[test]
     fn change_is_followed_by_polls_that_become_rare() {
@@ -251,5 +283,67 @@ mod tests {
         assert_eq!(pauses[9..], [rarely; 2]);
         pace.changed();
         assert_eq!(pace.pause(Some(Duration::ZERO)), Duration::ZERO);
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn settlement_that_the_database_refuses_holds_up_no_other() {
+        use super::super::{Settlement, Tables, open};
+        use crate::fronts::queue::sources::Place;
+
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("jobs.sqlite");
+        let producer = rusqlite::Connection::open(&file).unwrap();
+        producer
+            .execute_batch(
+                "create table jobs (id integer primary key, queue text, payload text, \
+                 attempts integer, reserved_at integer, available_at integer, created_at integer); \
+                 create table failed_jobs (id integer primary key, connection text, queue text, \
+                 payload text, exception text check (length(exception) < 10), failed_at text); \
+                 insert into jobs (queue, payload, attempts, available_at, created_at) values \
+                 ('q', '1', 0, 0, 0), ('q', '2', 0, 0, 0), ('q', '3', 0, 0, 0), \
+                 ('q', '4', 0, 0, 0);",
+            )
+            .unwrap();
+        let laravel = Tables::Laravel {
+            jobs: "jobs".into(),
+            failed: "failed_jobs".into(),
+            max_payload: 1000,
+        };
+        let mut tables = open::tables(&Place::Sqlite(file), &laravel).unwrap();
+        let lease = Duration::from_secs(90);
+        let jobs = tables.receive("q", lease, 4).unwrap();
+        let mut requests = Vec::new();
+        let mut replies = Vec::new();
+        let held = jobs[3].lease.clone();
+        for (job, disposition) in jobs.into_iter().zip([
+            Disposition::Bury("longer than the column".into()),
+            Disposition::Done,
+            Disposition::Postpone(Duration::ZERO),
+        ]) {
+            let (reply, answer) = tokio::sync::oneshot::channel();
+            let settlement = Settlement {
+                queue: "q".into(),
+                connection: "".into(),
+                job,
+                disposition,
+                released: ReleasedRow::Same,
+            };
+            requests.push(Request::Settle(Box::new(settlement), reply));
+            replies.push(answer);
+        }
+        let (reply, mut extended) = tokio::sync::oneshot::channel();
+        requests.push(Request::Extend(vec![held], reply));
+        settle(&mut *tables, requests);
+        let is_settled = |reply: &mut tokio::sync::oneshot::Receiver<anyhow::Result<()>>| {
+            reply.try_recv().unwrap().is_ok()
+        };
+        let settled: Vec<_> = replies.iter_mut().map(is_settled).collect();
+        assert_eq!(settled, [false, true, true]);
+        let lost = extended.try_recv().unwrap().unwrap();
+        assert!(lost.is_empty(), "{lost:?}");
+        let again = tables.receive("q", lease, 4).unwrap();
+        let again = again.iter().map(|job| (&*job.lease.id, job.attempts));
+        assert_eq!(again.collect::<Vec<_>>(), [("3", 1)]);
     }
 }

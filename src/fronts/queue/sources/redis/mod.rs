@@ -96,6 +96,16 @@ enum To {
     Delayed(u64),
 }
 
+impl To {
+    /// The next poll for delayed jobs would move one without a pause to the end of the list.
+    fn after(pause: Duration) -> To {
+        match pause.as_millis().div_ceil(1000) as u64 {
+            0 => To::Back,
+            seconds => To::Delayed(epoch().as_secs().saturating_add(seconds)),
+        }
+    }
+}
+
 impl RedisQueue {
     pub fn new(
         server: &RedisServer,
@@ -182,6 +192,14 @@ impl RedisQueue {
             false => member::enveloped(&job.lease.id, attempts, &job.payload),
         }
     }
+
+    /// What a job was in the lists before this attempt.
+    fn untried(&self, job: &Job) -> Bytes {
+        match self.is_laravel {
+            true => job.payload.clone(),
+            false => self.member(job, job.attempts.saturating_sub(1)),
+        }
+    }
 }
 
 impl Source for RedisQueue {
@@ -234,25 +252,18 @@ impl Source for RedisQueue {
                     command.arg(&self.keys.reserved).arg(&job.lease.token[..]);
                     self.shared.command(&command).await
                 }
-                Disposition::Return => {
-                    let member = match self.is_laravel {
-                        true => job.payload.clone(),
-                        false => self.member(&job, attempts.saturating_sub(1)),
-                    };
-                    self.put_back(&job, member, To::Front).await
+                Disposition::Return => self.put_back(&job, self.untried(&job), To::Front).await,
+                Disposition::Postpone(pause) => {
+                    let member = self.untried(&job);
+                    self.put_back(&job, member, To::after(pause)).await
                 }
                 Disposition::Interrupt => {
                     let member = self.member(&job, attempts);
                     self.put_back(&job, member, To::Front).await
                 }
                 Disposition::Release(pause) => {
-                    // The next poll for delayed jobs would move it to the end of the list.
-                    let to = match pause.as_millis().div_ceil(1000) as u64 {
-                        0 => To::Back,
-                        seconds => To::Delayed(epoch().as_secs().saturating_add(seconds)),
-                    };
                     let member = self.member(&job, attempts);
-                    self.put_back(&job, member, to).await
+                    self.put_back(&job, member, To::after(pause)).await
                 }
                 Disposition::Bury(why) => self.bury(&job, &why).await,
             }

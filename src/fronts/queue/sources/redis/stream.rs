@@ -3,8 +3,6 @@
 //! Each process is a consumer of its own in the transport's group. It claims messages that others
 //! have left for longer than a lease, as Messenger does with its `redeliver_timeout`.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +14,7 @@ use redis::{Script, ScriptInvocation};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::buried::Buried;
+use super::buried::{Buried, stored};
 use super::server::{Link, RedisServer};
 use super::stream_scripts::StreamScripts;
 use super::{RARELY, SHORTEST, epoch};
@@ -154,13 +152,8 @@ impl RedisStream {
     }
 
     async fn bury(&self, job: &Job, why: &str) -> anyhow::Result<()> {
-        let buried = Buried {
-            connection: Cow::from(&self.stream.queue),
-            queue: Cow::from(&self.stream.queue),
-            payload: String::from_utf8_lossy(&job.payload),
-            exception: why.into(),
-            failed_at: epoch().as_secs(),
-        };
+        let queue = &self.stream.queue;
+        let buried = Buried::new(queue, queue, &job.payload, why);
         let buried = serde_json::to_string(&buried).context("cannot write a buried message")?;
         let mut call = self.prepare(&self.scripts.bury, &self.failed);
         call.arg(&job.lease.id).arg(buried);
@@ -168,23 +161,17 @@ impl RedisStream {
     }
 
     async fn buried(&self, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
-        let mut all = redis::cmd("HGETALL");
-        all.arg(&self.failed);
-        let all: BTreeMap<String, String> = self.shared.command(&all).await?;
         let mut found = Vec::new();
-        for (id, json) in all {
-            if requested.id().is_some_and(|requested| requested != id) {
-                continue;
-            }
+        for (id, json) in stored(&self.shared, &self.failed, requested.id()).await? {
             let buried: Buried = serde_json::from_str(&json)
                 .with_context(|| format!("{} has a value that Surus did not write", self.failed))?;
-            let payload = buried.payload.as_bytes();
+            let payload = buried.bytes()?;
             match requested {
-                Failures::List => {}
+                Failures::List | Failures::Find(_) => {}
                 Failures::Retry(_) => {
                     let mut call = self.prepare(&self.scripts.retry, &self.failed);
                     call.arg(&id).arg(match self.stream.is_serialized {
-                        true => serialized(payload),
+                        true => serialized(&payload),
                         false => payload.to_vec(),
                     });
                     let () = self.shared.call(&call).await?;
@@ -198,7 +185,7 @@ impl RedisStream {
             let at = SystemTime::UNIX_EPOCH + Duration::from_secs(buried.failed_at);
             let at = httpdate::fmt_http_date(at);
             let mut failed = FailedJob::new(id, &self.stream.queue, b"", &buried.exception, at);
-            failed.class = messenger::class(payload);
+            failed.class = messenger::class(&payload);
             found.push(failed);
         }
         Ok(found)
@@ -266,6 +253,10 @@ impl Source for RedisStream {
                 }
                 Disposition::Interrupt => self.requeue(&job, Duration::ZERO, attempts).await,
                 Disposition::Release(pause) => self.requeue(&job, pause, attempts).await,
+                Disposition::Postpone(pause) => {
+                    let attempts = attempts.saturating_sub(1);
+                    self.requeue(&job, pause, attempts).await
+                }
                 Disposition::Bury(why) => self.bury(&job, &why).await,
             }
         })

@@ -136,6 +136,14 @@ impl State {
         jobs
     }
 
+    /// Lets an event begin later that no worker could take.
+    fn postpone(&mut self, job: &Job, pause: Duration) {
+        self.running.remove(&job.lease.id);
+        if let Ok(event) = serde_json::from_slice(&job.payload) {
+            self.waiting.push_back((Instant::now() + pause, event));
+        }
+    }
+
     /// How long until the next of the waiting events.
     fn wait(&self) -> Duration {
         let waiting = self.waiting.iter().map(|(at, _)| *at).min();
@@ -268,8 +276,14 @@ impl Source for LaravelSchedule {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn settle(&self, job: Job, _disposition: Disposition) -> Pending<'_, ()> {
-        self.inner.state().running.remove(&job.lease.id);
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
+        let mut state = self.inner.state();
+        match disposition {
+            Disposition::Postpone(pause) => state.postpone(&job, pause),
+            _ => {
+                state.running.remove(&job.lease.id);
+            }
+        }
         Box::pin(async { Ok(()) })
     }
 
@@ -365,6 +379,17 @@ mod tests {
         assert!(state.due(10).is_empty(), "it still runs");
         state.running.clear();
         assert!(state.due(10).is_empty(), "a missed run is skipped");
+    }
+
+    #[test]
+    fn event_that_no_worker_could_take_begins_later() {
+        let mut state = State::new(0);
+        state.add(vec![event("a", None)], START * 60 + 1);
+        let job = state.due(1).pop().expect("it is due");
+        state.postpone(&job, Duration::ZERO);
+        let again = state.due(10);
+        assert_eq!((again.len(), &again[0].payload), (1, &job.payload));
+        assert!(state.due(10).is_empty(), "it runs");
     }
 
     #[test]

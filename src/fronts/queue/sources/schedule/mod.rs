@@ -117,6 +117,7 @@ impl Source for ScheduleEntry {
                 job.attempts += 1;
                 state.again = Some((Instant::now() + pause, job));
             }
+            Disposition::Postpone(pause) => state.again = Some((Instant::now() + pause, job)),
             // The front end logs why it has failed. A run that has not begun, or was interrupted by
             // the shutdown, is left out.
             Disposition::Done
@@ -165,5 +166,8 @@ mod tests {
         drop(entry.settle(job, Disposition::Release(Duration::ZERO)));
         let again = entry.next(at("08:00")).unwrap();
         assert_eq!(again.attempts, 2);
+        drop(entry.settle(again, Disposition::Postpone(Duration::ZERO)));
+        let postponed = entry.next(at("08:00")).unwrap();
+        assert_eq!(postponed.attempts, 2, "it has not run");
     }
 }

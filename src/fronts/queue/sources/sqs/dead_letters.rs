@@ -90,11 +90,10 @@ impl SqsQueue {
         let mut found = Vec::new();
         for letter in &shown {
             match requested {
-                Failures::List => {}
                 Failures::Retry(_) => self.again(letter).await?,
-                Failures::Forget(_) => {}
+                Failures::List | Failures::Find(_) | Failures::Forget(_) => {}
             }
-            if requested.id().is_some() {
+            if requested.is_change() {
                 let receipt = json!({ "ReceiptHandle": letter.receipt_handle });
                 dead_letter_queue
                     .ask("DeleteMessage", receipt, TIMEOUT)
@@ -102,9 +101,9 @@ impl SqsQueue {
             }
             found.push(self.failed(letter));
         }
-        let listed = match requested {
-            Failures::List => &shown[..],
-            _ => &[],
+        let listed = match requested.is_change() {
+            false => &shown[..],
+            true => &[],
         };
         let back: Vec<_> = listed.iter().chain(&others).collect();
         for some in back.chunks(MOST) {

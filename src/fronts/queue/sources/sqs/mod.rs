@@ -170,7 +170,9 @@ impl Source for SqsQueue {
                 Disposition::Return | Disposition::Interrupt => {
                     self.hide(&held, Duration::ZERO).await?
                 }
-                Disposition::Release(pause) => self.hide(&held, pause).await?,
+                Disposition::Release(pause) | Disposition::Postpone(pause) => {
+                    self.hide(&held, pause).await?
+                }
                 Disposition::Bury(why) => self.bury(&job, &held, &why).await?,
             };
             Ok(())

@@ -1,0 +1,305 @@
+//! Lists, retries and forgets failed jobs, wherever queues and their application keep them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use super::front::{Consumer, Front};
+use super::job::{FailedJob, Failures};
+use super::runner::{JobAnswer, JobProgram, Runner};
+use super::settings::Format;
+use crate::event::Failure;
+
+/// How long PHP may take at least to answer; all workers may be busy.
+const PHP: Duration = Duration::from_secs(30);
+
+/// Lists failed jobs, or retries or forgets one. Returns those concerned. An id that several queues
+/// have is listed as `QUEUE/ID`, and only so changes a job.
+pub async fn failures(
+    fronts: &[Arc<Front>],
+    requested: &Failures,
+) -> anyhow::Result<Vec<FailedJob>> {
+    let Some(id) = requested.id() else {
+        return list(fronts).await;
+    };
+    let kept = keepers(fronts, id).await?;
+    if kept.is_empty() {
+        return of_applications(fronts, requested, id).await;
+    }
+    let references = kept.iter().map(|(it, own)| reference(&it.queue.name, own));
+    let mut references: BTreeSet<_> = references.collect();
+    for front in fronts {
+        let listed = front.application_failures(&Failures::List).await?;
+        let same = listed.iter().filter(|job| is_meant(job, id));
+        references.extend(same.map(|job| reference(&job.queue, &job.id)));
+    }
+    if references.len() > 1 {
+        let references: Vec<_> = references.into_iter().collect();
+        bail!(
+            "several queues have a failed job with the id {id}; write {}",
+            references.join(" or ")
+        );
+    }
+    let mut found = Vec::new();
+    for (consumer, own) in kept {
+        found.extend(consumer.failures(requested.with_id(own)).await?);
+    }
+    Ok(found)
+}
+
+/// A job's id with its queue.
+fn reference(queue: &str, id: &str) -> String {
+    format!("{queue}/{id}")
+}
+
+/// Whether an id is a job's, with its queue or without.
+fn is_meant(job: &FailedJob, id: &str) -> bool {
+    job.id == id || reference(&job.queue, &job.id) == id
+}
+
+async fn list(fronts: &[Arc<Front>]) -> anyhow::Result<Vec<FailedJob>> {
+    let mut found: Vec<(String, FailedJob)> = Vec::new();
+    for front in fronts {
+        let jobs = front.application_failures(&Failures::List).await?;
+        found.extend(jobs.into_iter().map(|job| (job.queue.clone(), job)));
+        for consumer in &front.consumers {
+            let jobs = consumer.failures(Failures::List).await?;
+            let queue = &consumer.queue.name;
+            found.extend(jobs.into_iter().map(|job| (queue.clone(), job)));
+        }
+    }
+    let mut queues: HashMap<String, BTreeSet<String>> = HashMap::new();
+    for (queue, job) in &found {
+        let queues = queues.entry(job.id.clone()).or_default();
+        queues.insert(queue.clone());
+    }
+    let listed = found.into_iter().map(|(queue, mut job)| {
+        if queues.get(&job.id).is_some_and(|queues| queues.len() > 1) {
+            job.id = reference(&queue, &job.id);
+        }
+        job
+    });
+    Ok(listed.collect())
+}
+
+/// The queues that keep a job with this id, which may follow the queue's name; and its id there.
+async fn keepers<'a>(
+    fronts: &'a [Arc<Front>],
+    id: &'a str,
+) -> anyhow::Result<Vec<(&'a Consumer, &'a str)>> {
+    let mut kept = Vec::new();
+    for front in fronts {
+        for consumer in &front.consumers {
+            let rest = id.strip_prefix(consumer.queue.name.as_str());
+            let own = rest.and_then(|rest| rest.strip_prefix('/'));
+            for id in [Some(id), own].into_iter().flatten() {
+                let found = consumer.failures(Failures::Find(id.into())).await?;
+                if !found.is_empty() {
+                    kept.push((consumer, id));
+                }
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// Retries or forgets a job that an application keeps.
+async fn of_applications(
+    fronts: &[Arc<Front>],
+    requested: &Failures,
+    id: &str,
+) -> anyhow::Result<Vec<FailedJob>> {
+    for front in fronts {
+        let mut requested = requested.clone();
+        // Laravel might refuse an id with a queue's name. Messenger's ids have that of a transport.
+        if id.contains('/') {
+            let listed = front.application_failures(&Failures::List).await?;
+            if let Some(job) = listed.iter().find(|job| is_meant(job, id)) {
+                requested = requested.with_id(&job.id);
+            }
+        }
+        let found = front.application_failures(&requested).await?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Ok(Vec::new())
+}
+
+impl Consumer {
+    async fn failures(&self, requested: Failures) -> anyhow::Result<Vec<FailedJob>> {
+        let failures = self.source.failures(requested).await;
+        failures.with_context(|| format!("queue {}", self.queue.name))
+    }
+}
+
+impl Front {
+    /// Asks the application of its queues, if a framework keeps failed jobs of its own. They are
+    /// all of the application, whatever their queue.
+    async fn application_failures(&self, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+        let application = self
+            .consumers
+            .iter()
+            .find_map(|consumer| match &consumer.runs {
+                JobProgram::Php(runner) if consumer.queue.format().is_frameworks() => Some(runner),
+                _ => None,
+            });
+        match application {
+            Some(runner) => {
+                let limit = self.limit_of(requested);
+                failures_of_application(runner, requested, limit).await
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// How long PHP may take. Messenger handles a message at once that is retried.
+    fn limit_of(&self, requested: &Failures) -> Duration {
+        let is_messenger = |it: &&Consumer| it.queue.format() == Format::Messenger;
+        let handled = self.consumers.iter().filter(is_messenger);
+        let longest = handled.map(|consumer| consumer.queue.timeout.0).max();
+        match requested {
+            Failures::Retry(_) => longest.unwrap_or_default().max(PHP),
+            Failures::List | Failures::Find(_) | Failures::Forget(_) => PHP,
+        }
+    }
+}
+
+async fn failures_of_application(
+    runner: &Runner,
+    requested: &Failures,
+    limit: Duration,
+) -> anyhow::Result<Vec<FailedJob>> {
+    #[derive(Serialize)]
+    struct Question<'a> {
+        failures: &'a Failures,
+    }
+    let question = serde_json::to_vec(&Question {
+        failures: requested,
+    })?;
+    let answer = match (requested, runner.ask(question.into(), "", limit).await) {
+        (Failures::Retry(_), Err(Failure::TimedOut)) => bail!(
+            "the retry has not ended within {} s (queue.timeout), or all workers are busy; \
+             `surus work failed` shows whether the job is still there",
+            limit.as_secs()
+        ),
+        (_, answer) => answer,
+    };
+    let busy = "cannot ask the application, whose workers may all be busy; try again";
+    match answer.context(busy)? {
+        JobAnswer::Result(json) => {
+            serde_json::from_slice(&json).context("the application's failed jobs")
+        }
+        JobAnswer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::sync::watch;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::fronts::queue::command::Program;
+    use crate::fronts::queue::job::{Depth, Disposition, Job, Lease};
+    use crate::fronts::queue::source::{Pending, Source};
+    use crate::fronts::queue::{Queue, Settings};
+    use crate::fronts::records::suspects::Suspects;
+
+    /// Keeps failed jobs with these ids.
+    struct Kept(Mutex<Vec<&'static str>>);
+
+    impl Source for Kept {
+        fn receive<'a>(&'a self, _: usize, _: &'a CancellationToken) -> Pending<'a, Vec<Job>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn extend(&self, _: Vec<Lease>) -> Pending<'_, Vec<Lease>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+
+        fn settle(&self, _: Job, _: Disposition) -> Pending<'_, ()> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn depth(&self) -> Pending<'_, Depth> {
+            Box::pin(async { Ok(Depth::default()) })
+        }
+
+        fn failures(&self, requested: Failures) -> Pending<'_, Vec<FailedJob>> {
+            let mut kept = self.0.lock().unwrap();
+            let is_meant = |id: &str| requested.id().is_none_or(|requested| requested == id);
+            let found = kept.iter().filter(|id| is_meant(id));
+            let job = |id: &&str| FailedJob::new(id.to_string(), "", b"", "", String::new());
+            let found: Vec<_> = found.map(job).collect();
+            if requested.is_change() {
+                kept.retain(|id| !is_meant(id));
+            }
+            Box::pin(async move { Ok(found) })
+        }
+    }
+
+    fn front(queues: &[(&str, &[&'static str])]) -> Arc<Front> {
+        let consumers = queues.iter().map(|(name, ids)| Consumer {
+            queue: Queue {
+                name: name.to_string(),
+                ..Queue::default()
+            },
+            connection: String::new(),
+            source: Arc::new(Kept(Mutex::new(ids.to_vec()))),
+            lease: Duration::from_secs(90),
+            runs: JobProgram::Command(Program {
+                words: Vec::new(),
+                directory: "/".into(),
+            }),
+        });
+        Arc::new(Front {
+            workers: 0,
+            consumers: consumers.collect(),
+            settings: Settings::default(),
+            metrics: Arc::default(),
+            suspects: Suspects::default(),
+            crash_counts: Arc::default(),
+            unsettled: Vec::new(),
+            paused: watch::Sender::new(Vec::new()),
+            resting: Vec::new(),
+        })
+    }
+
+    async fn listed(fronts: &[Arc<Front>]) -> Vec<String> {
+        let jobs = failures(fronts, &Failures::List).await.unwrap();
+        jobs.into_iter().map(|job| job.id).collect()
+    }
+
+    #[tokio::test]
+    async fn id_of_several_queues_is_refused_without_the_name_of_one() {
+        let one = front(&[("mail", &["1", "2"]), ("news", &["1"])]);
+        let fronts = [one, front(&[("a/b", &["1", "mail/9"])])];
+        let all = ["mail/1", "2", "news/1", "a/b/1", "mail/9"];
+        assert_eq!(listed(&fronts).await, all);
+        for requested in [Failures::Retry("1".into()), Failures::Forget("1".into())] {
+            let refused = failures(&fronts, &requested).await.unwrap_err().to_string();
+            assert!(refused.contains("a/b/1 or mail/1 or news/1"), "{refused}");
+        }
+        assert_eq!(listed(&fronts).await, all);
+        for (id, left) in [
+            ("a/b/1", vec!["mail/1", "2", "news/1", "mail/9"]),
+            ("mail/1", vec!["2", "1", "mail/9"]),
+            ("2", vec!["1", "mail/9"]),
+            ("1", vec!["mail/9"]),
+            ("mail/9", vec![]),
+        ] {
+            let done = failures(&fronts, &Failures::Retry(id.into())).await;
+            assert_eq!(done.unwrap().len(), 1, "{id}");
+            assert_eq!(listed(&fronts).await, left, "{id}");
+        }
+        let missing = failures(&fronts, &Failures::Forget("1".into())).await;
+        assert!(missing.unwrap().is_empty());
+    }
+}
