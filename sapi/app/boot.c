@@ -14,6 +14,7 @@
 
 #include "app/auto_files.h"
 #include "app/boot_complete.h"
+#include "app/boot_script.h"
 #include "app/boot_shutdown.h"
 #include "app/boot_time.h"
 #include "app/serve.h"

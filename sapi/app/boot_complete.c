@@ -9,6 +9,7 @@
 #include <php_output.h>
 #include <zend_exceptions.h>
 
+#include "app/boot_script.h"
 #include "app/request_shutdown.h"
 #include "app/warmup.h"
 #include "app/warmup_trials.h"
@@ -25,8 +26,6 @@
 #include "rewind/kernel/log_fds.h"
 #include "rewind/rewind.h"
 
-zend_file_handle surus_boot_script;
-
 static bool done; /* the boot is complete */
 
 bool surus_boot_is_complete(void)
@@ -34,30 +33,12 @@ bool surus_boot_is_complete(void)
 	return done;
 }
 
-/* Closes the script's file, so that workers do not have to check the descriptor. */
-static void close_script(void)
-{
-	zend_stream *stream = &surus_boot_script.handle.stream;
-	zend_llist_position at;
-
-	if (surus_boot_script.type != ZEND_HANDLE_STREAM || !stream->closer || !stream->handle) {
-		return;
-	}
-	for (zend_file_handle *file = zend_llist_get_first_ex(&CG(open_files), &at); file;
-	        file = zend_llist_get_next_ex(&CG(open_files), &at)) {
-		if (file->type == ZEND_HANDLE_STREAM && file->handle.stream.handle == stream->handle) {
-			file->handle.stream.handle = NULL;
-		}
-	}
-	stream->closer(stream->handle);
-	stream->handle = NULL;
-}
-
 bool surus_boot_complete(void)
 {
 	done = true;
 	surus_startup_trace_mark("booted");
-	close_script();
+	/* Workers then do not have to check the descriptor. */
+	surus_boot_script_close();
 	surus_file_hooks_remove();
 	if (!surus_boot_files_end()) {
 		surus_process->exit_status = SURUS_EXIT_BOOT_OUTDATED;

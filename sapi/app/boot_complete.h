@@ -4,17 +4,11 @@
 
 #include <stdbool.h>
 
-struct _zend_file_handle;
-
 /* Called when the script calls a function that serves. True: this process takes requests. False:
  * there will be none. */
 bool surus_boot_complete(void);
 
 /* Whether the boot is complete. */
 bool surus_boot_is_complete(void);
-
-/* The file handle of the script. Not read any more once the script runs, because PHP has compiled
- * the file. */
-extern struct _zend_file_handle surus_boot_script;
 
 #endif

@@ -6,6 +6,8 @@
 
 #include <ext/standard/file.h>
 
+#include "app/boot_script.h"
+
 /* Classes whose objects have their own memory, and show all of it or never change. */
 static const char *const shown[] = {"ArrayObject", "Closure", "DateTimeImmutable", "DateTimeZone",
 	    "SplFixedArray", "WeakReference"};
@@ -115,6 +117,7 @@ void surus_hidden_state_save(void)
 
 	hidden[0] = '\0';
 	context_count = 0;
+	surus_boot_script_close();
 	find_hidden_object();
 	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
 		if (!save_resource(resource) && !hidden[0]) {
