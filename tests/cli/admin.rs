@@ -43,7 +43,7 @@ fn running_surus_answers_status_and_reload() {
         &surus(&["status", directory], &[]).stdout,
         &["generation 2"],
     );
-    let said = surus(&["check", directory], &[]);
+    let said = surus(&["check", directory, "--listen", "127.0.0.1:0"], &[]);
     assert_eq!(said.status, 0, "{}", said.stderr);
     says(
         &said.stdout,

@@ -73,6 +73,8 @@ fn built() -> &'static BuiltApp {
 fn command(app: &Path, base: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(app);
     command.args(args).env("SURUS_BUILD_DIR", base);
+    // `check` tries to listen, and other tests run it, too.
+    command.env("SURUS_HTTP_LISTEN", "127.0.0.1:0");
     command
 }
 

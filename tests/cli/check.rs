@@ -366,7 +366,14 @@ fn check_boot_names_the_warm_up_that_changes_answers() {
     let boot = |project: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
         run(command
-            .args(["check", "--boot", "--engine", "rewind"])
+            .args([
+                "check",
+                "--boot",
+                "--engine",
+                "rewind",
+                "--listen",
+                "127.0.0.1:0",
+            ])
             .arg(project))
     };
     let said = boot(changed.path());

@@ -35,7 +35,15 @@ fn init_writes_a_commented_configuration_and_overwrites_none() {
         ],
     );
     assert!(said.stdout.contains(&text), "{}", said.stdout);
-    let check = surus(&["check", project.path().to_str().unwrap()], &[]);
+    let check = surus(
+        &[
+            "check",
+            project.path().to_str().unwrap(),
+            "--listen",
+            "127.0.0.1:0",
+        ],
+        &[],
+    );
     assert_eq!(check.status, 0, "{}", check.stdout);
     says(&check.stdout, &["✓ configuration", "/surus.toml\n"]);
 

@@ -35,7 +35,7 @@ fn new_project_is_served_tested_and_without_findings() {
     assert!(!tested.stdout.contains("FAILED"), "{}", tested.stdout);
 
     let check = run(Command::new(env!("CARGO_BIN_EXE_surus"))
-        .arg("check")
+        .args(["check", "--listen", "127.0.0.1:0"])
         .arg(&dir));
     assert_eq!(check.status, 0, "{}", check.stdout);
 
@@ -76,7 +76,7 @@ fn new_api_is_the_project_of_surus_api_and_is_served() {
     let tested = run(Command::new("php").arg(dir.join("tests/run.php")));
     assert_eq!(tested.status, 0, "{}", tested.stdout);
     let check = run(Command::new(env!("CARGO_BIN_EXE_surus"))
-        .arg("check")
+        .args(["check", "--listen", "127.0.0.1:0"])
         .arg(&dir));
     assert_eq!(check.status, 0, "{}", check.stdout);
     let surus = Surus::serve(&dir, &["--workers", "1"]);

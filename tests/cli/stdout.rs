@@ -40,7 +40,10 @@ fn said(args: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String) {
 fn closed_pipe_is_no_error() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
     let place = project.path().to_str().unwrap();
-    for args in [&["engines"][..], &["check", place]] {
+    for args in [
+        &["engines"][..],
+        &["check", place, "--listen", "127.0.0.1:0"],
+    ] {
         let (status, stderr) = said(args, unread());
         assert_eq!(status, Some(0), "{args:?}: {stderr}");
         assert!(!stderr.contains("pipe"), "{args:?}: {stderr}");

@@ -49,6 +49,8 @@ fn body(answer: &Answer) -> String {
 /// Runs a command of Surus for the project. Returns its output, and whether it succeeded.
 fn surus(command: &str, dir: &Path) -> (bool, String) {
     let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"));
+    // `check` tries to listen, and other tests run it, too.
+    surus.env("SURUS_HTTP_LISTEN", "127.0.0.1:0");
     let output = surus.arg(command).arg(dir).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (
