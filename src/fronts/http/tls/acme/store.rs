@@ -6,7 +6,7 @@
 //! - `retry-after/AUTHORITY/DOMAIN`: for how many seconds the authority wanted no request
 //! - `failures/DOMAIN`: how many attempts have failed since the last success
 //! - `local/`: the authority of this machine (`local.rs`)
-//! - `new-RANDOM`: a file that is being written
+//! - `.surus-new-RANDOM`: a file that is being written
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -26,7 +26,7 @@ use crate::fronts::http::tls::files::{Acquired, PemFile};
 const MAX_BYTES: u64 = 256 * 1024;
 
 /// The beginning of the names of new files.
-const NEW: &str = "new-";
+const NEW: &str = ".surus-new-";
 
 /// The age at which a new file is no longer being written: its process was killed.
 const LEFT_OVER: Duration = Duration::from_secs(3600);
@@ -421,7 +421,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, settings) = store(dir.path());
         store.make_ready(&settings.authorities).unwrap();
-        let [old, fresh] = ["new-old", "new-fresh"].map(|name| store.dir.join(name));
+        let [old, fresh] = [".surus-new-old", ".surus-new-fresh"].map(|name| store.dir.join(name));
         for file in [&old, &fresh] {
             std::fs::write(file, "").unwrap();
         }
