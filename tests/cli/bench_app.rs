@@ -258,9 +258,12 @@ fn rate_limit_that_the_load_reaches_leaves_a_report_without_answers_after_load()
                again; raise the application's limit of requests per client";
     says(&said.stderr, &["round 2/2", why]);
     let json: Value = serde_json::from_str(&said.stdout).unwrap();
-    says(&json["notes"].to_string(), &[why]);
+    says(&json["failure"].to_string(), &[why]);
     let row = &json["engines"]["classic"];
-    assert_eq!(row["requests/s"]["kind"], "measured", "{json:#}");
+    for column in ["requests/s", "CPU per request"] {
+        assert_eq!(row[column]["missing"], "requests failed", "{json:#}");
+    }
+    says(&json["failures"]["classic"].to_string(), &["429"]);
     assert_eq!(row["answers"]["verdict"], "fail under load", "{json:#}");
 }
 

@@ -82,12 +82,18 @@ impl User {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) => Err((error, links.close(request.origin).1)),
             None => {
+                // An address that does not answer is like one that refuses: the user backs off.
+                let is_unconnected = links.connections[request.origin].is_none();
                 let (awaits_header_section, received) = links.close(request.origin);
                 let failure = match awaits_header_section {
                     true => RequestFailure::Timeout,
                     false => RequestFailure::Unfinished,
                 };
-                Err((Error::new(failure, None), received))
+                let error = Error {
+                    is_unconnected,
+                    ..Error::new(failure, None)
+                };
+                Err((error, received))
             }
         }
     }

@@ -66,30 +66,46 @@ const ARM_PARTS: [(&str, &str); 11] = [
     ("0xd8e", "Neoverse-N3"),
 ];
 
-/// The model of the first CPU. `/proc/cpuinfo` of arm64 rarely names one, only numbers. `board` is
-/// the model in the device tree, which most servers lack.
+/// The model that QEMU gives every virtual machine of arm64.
+const VIRTUAL_BOARD: &str = "linux,dummy-virt";
+
+/// The model of the first CPU. `/proc/cpuinfo` of arm64 rarely names one, only numbers: those of
+/// one design, or of several on a board with fast and slow cores. `board` is the model in the
+/// device tree, which most servers lack.
 fn cpu(cpuinfo: &str, board: &str) -> String {
     if let Some(model) = field(cpuinfo, "model name") {
         return model.to_string();
     }
-    let numbers = field(cpuinfo, "CPU implementer").zip(field(cpuinfo, "CPU part"));
-    let of_arm = numbers.filter(|(implementer, _)| *implementer == "0x41");
-    let design = of_arm.and_then(|(_, part)| ARM_PARTS.iter().find(|(number, _)| *number == part));
-    let board = board.trim_matches(['\0', '\n', ' ']);
-    match (design, numbers) {
-        (Some((_, name)), _) => (*name).to_string(),
-        _ if !board.is_empty() => board.to_string(),
-        (None, Some((implementer, part))) => {
-            format!("CPU implementer {implementer}, part {part}")
+    let implementer = field(cpuinfo, "CPU implementer");
+    let mut parts: Vec<_> = fields(cpuinfo, "CPU part").collect();
+    parts.sort_unstable();
+    parts.dedup();
+    let design = match parts[..] {
+        [part] if implementer == Some("0x41") => {
+            ARM_PARTS.iter().find(|(number, _)| *number == part)
         }
-        (None, None) => format!("unknown {} CPU", std::env::consts::ARCH),
+        _ => None,
+    };
+    let board = board.trim_matches(['\0', '\n', ' ']);
+    match (design, implementer) {
+        (Some((_, name)), _) => (*name).to_string(),
+        _ if !board.is_empty() && board != VIRTUAL_BOARD => board.to_string(),
+        (None, Some(implementer)) if !parts.is_empty() => {
+            format!("CPU implementer {implementer}, part {}", parts.join(" and "))
+        }
+        _ => format!("unknown {} CPU", std::env::consts::ARCH),
     }
 }
 
 /// The value of the first line that begins with a name.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let line = text.lines().find(|line| line.starts_with(name))?;
-    Some(line.split_once(':')?.1.trim())
+fn field<'a>(text: &'a str, name: &'a str) -> Option<&'a str> {
+    fields(text, name).next()
+}
+
+/// The values of all lines that begin with a name.
+fn fields<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let lines = text.lines().filter(move |line| line.starts_with(name));
+    lines.filter_map(|line| Some(line.split_once(':')?.1.trim()))
 }
 
 #[cfg(test)]
@@ -107,12 +123,23 @@ mod tests {
         };
         let x86 = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel\t\t: 1\n\
                    model name\t: AMD EPYC 7B13\n";
+        let twice = arm("0x41", "0xd0c") + &arm("0x41", "0xd0c");
+        let mixed = arm("0x41", "0xd08") + &arm("0x41", "0xd03");
         let unknown = format!("unknown {} CPU", std::env::consts::ARCH);
         for (cpuinfo, board, expected) in [
             (x86.to_string(), "", "AMD EPYC 7B13"),
             (arm("0x41", "0xd0c"), "", "Neoverse-N1"),
             (arm("0x41", "0xd40"), "linux,dummy-virt\0", "Neoverse-V1"),
             (arm("0x41", "0xfff"), "A board\0", "A board"),
+            (twice, "A board\0", "Neoverse-N1"),
+            // Neither design stands for the machine.
+            (mixed.clone(), "A board\0", "A board"),
+            (mixed, "", "CPU implementer 0x41, part 0xd03 and 0xd08"),
+            (
+                arm("0x61", "0x022"),
+                "linux,dummy-virt\0",
+                "CPU implementer 0x61, part 0x022",
+            ),
             // Another implementer counts its parts itself.
             (arm("0x61", "0xd0c"), "", "CPU implementer 0x61, part 0xd0c"),
             (String::new(), "\0", unknown.as_str()),

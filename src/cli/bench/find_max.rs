@@ -1,6 +1,6 @@
 //! `surus bench --find-max`: searches the highest rate that keeps a bound on the latency.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -92,9 +92,8 @@ pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
     }
     notes.extend(connections_limit(&tried, plan.concurrency));
     notes.extend(notes::redirected(&statuses(&tried)));
-    if tried.iter().any(|it| it.usage.is_none()) {
-        notes.push(notes::NO_SERVER.into());
-    }
+    let usages: Vec<_> = tried.iter().map(|it| it.usage.as_ref()).collect();
+    notes.extend(notes::of_rates(&usages));
     let report = Report {
         title: format!("{} --find-max", super::title(urls, args.file.as_ref())),
         subtitle: format!("99 % of the requests within {bound_ms} ms; {load}"),
@@ -202,20 +201,31 @@ fn tables(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Table> {
 
 /// A row per rate. Without the server's processes, it has no columns of them.
 fn attempts(tried: &[Tried]) -> Table {
-    let usage = tried.iter().find_map(|it| it.usage.as_ref());
+    let server = server_names(tried);
     let mut columns = vec!["responses", "p50", "p99", "failed", "never sent", "bound"];
-    if usage.is_some() {
+    if server.is_some() {
         columns.splice(0..1, ["responses", "CPU per request", "memory"]);
     }
     Table {
         key: "attempts".into(),
-        title: match usage {
-            Some(usage) => format!("Offered rates; server: {}, with descendants", usage.names()),
+        title: match &server {
+            Some(names) => format!("Offered rates; server: {names}, with descendants"),
             None => "Offered rates".into(),
         },
         columns: columns.into_iter().map(String::from).collect(),
-        rows: tried.iter().map(|it| row(it, usage.is_some())).collect(),
+        rows: tried.iter().map(|it| row(it, server.is_some())).collect(),
     }
+}
+
+/// The server's processes at all rates: a server that restarts has others. None if none was found.
+fn server_names(tried: &[Tried]) -> Option<String> {
+    let usages = tried.iter().filter_map(|it| it.usage.as_ref());
+    let roots = usages.flat_map(|usage| usage.pids.iter().zip(&usage.programs));
+    let mut seen = BTreeSet::new();
+    let new = roots.filter(|(pid, _)| seen.insert(**pid));
+    let names = new.map(|(pid, program)| format!("{program} ({pid})"));
+    let names: Vec<_> = names.collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Latency and responses by rate, and the latencies of the best.
@@ -436,6 +446,26 @@ mod tests {
         for row in &table.rows {
             assert_eq!(row.cells.len(), table.columns.len());
         }
+    }
+
+    #[test]
+    fn server_that_ends_is_named_with_the_one_after_it() {
+        let mut all = [900.0, 1000.0, 1100.0].map(|rate| tried(rate, Some(0.5)));
+        if let Some(usage) = &mut all[0].usage {
+            usage.ended = vec![12];
+        }
+        all[1].usage = None;
+        if let Some(usage) = &mut all[2].usage {
+            usage.pids = vec![34];
+        }
+        let title = "Offered rates; server: nginx (12), nginx (34), with descendants";
+        assert_eq!(attempts(&all).title, title);
+        let notes = notes::of_rates(&all.each_ref().map(|it| it.usage.as_ref()));
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].starts_with("nginx (12) ended during the run"));
+        assert!(notes[1].starts_with("at 1 of 3 rates, not all processes"));
+        let notes = notes::of_rates(&[None, None]);
+        assert!(notes[0].starts_with("not all processes"), "{notes:?}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The notes of reports: what a reader must know before the numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use surus_load::{Plan, Protocol};
-use surus_measure::Unit;
+use surus_measure::{Unit, Usage};
 
 use super::measuring::Result;
 
@@ -11,8 +11,8 @@ use super::measuring::Result;
 const LARGE_PART: f64 = 0.25;
 
 /// Why there are no numbers of the server's processes.
-pub const NO_SERVER: &str = "not all processes that serve the URLs were found, so their CPU time \
-                             and memory are missing (--pid)";
+const NO_SERVER: &str = "not all processes that serve the URLs were found, so their CPU time \
+                         and memory are missing (--pid)";
 
 /// The notes on one run.
 pub fn of_run(plan: &Plan, result: &Result) -> Vec<String> {
@@ -64,10 +64,7 @@ pub fn of_run(plan: &Plan, result: &Result) -> Vec<String> {
     }
     match &result.usage {
         None => notes.push(NO_SERVER.into()),
-        Some(usage) if !usage.ended.is_empty() => notes.push(format!(
-            "{} ended during the run, so CPU time of the server is missing",
-            usage.names_of_ended()
-        )),
+        Some(usage) if !usage.ended.is_empty() => notes.push(ended(&usage.names_of_ended())),
         Some(_) => {}
     }
     if plan.protocol == Protocol::Http2 {
@@ -78,6 +75,28 @@ pub fn of_run(plan: &Plan, result: &Result) -> Vec<String> {
         );
     }
     notes
+}
+
+/// Notes on the server's processes at several rates: some ended, or not all were found.
+pub fn of_rates(usages: &[Option<&Usage>]) -> Vec<String> {
+    let with_ended = usages.iter().flatten().filter(|it| !it.ended.is_empty());
+    let names: BTreeSet<_> = with_ended.map(|it| it.names_of_ended()).collect();
+    let mut notes: Vec<_> = names.iter().map(|names| ended(names)).collect();
+    let all = usages.len();
+    match usages.iter().filter(|it| it.is_none()).count() {
+        0 => {}
+        unknown if unknown == all => notes.push(NO_SERVER.into()),
+        unknown => notes.push(format!(
+            "at {unknown} of {all} rates, not all processes that serve the URLs were found, so \
+             their CPU time and memory are missing there (--pid)"
+        )),
+    }
+    notes
+}
+
+/// Why there is no CPU time of a server of which these processes have ended.
+fn ended(names: &str) -> String {
+    format!("{names} ended during the run, so CPU time of the server is missing")
 }
 
 /// Why requests that are due cannot be sent.
@@ -106,15 +125,14 @@ pub fn redirected(statuses: &BTreeMap<u16, u64>) -> Option<String> {
         }
     }
     let all: u64 = statuses.values().sum();
-    let share = match redirects {
+    let which = match redirects {
         0 => return None,
-        count if count == all => "all".into(),
-        count => format!("{count} of"),
+        1 if all == 1 => "the response was".into(),
+        count if count == all => format!("all {all} responses were"),
+        count => format!("{count} of {all} responses were"),
     };
     let names = names.join(" or ");
-    Some(format!(
-        "{share} {all} responses were {names}; redirects are not followed"
-    ))
+    Some(format!("{which} {names}; redirects are not followed"))
 }
 
 #[cfg(test)]
@@ -218,6 +236,8 @@ mod tests {
         assert_eq!(note(&[(200, 5), (304, 1), (404, 1)]), None);
         let all = "all 7 responses were 301; redirects are not followed";
         assert_eq!(note(&[(301, 7)]).as_deref(), Some(all));
+        let one = "the response was 301; redirects are not followed";
+        assert_eq!(note(&[(301, 1)]).as_deref(), Some(one));
         let both = "all 7 responses were 302 or 308; redirects are not followed";
         assert_eq!(note(&[(302, 4), (308, 3)]).as_deref(), Some(both));
         let some = "2 of 7 responses were 301; redirects are not followed";

@@ -40,8 +40,8 @@ pub fn recommended(contest: &Contest) -> Option<&'static str> {
 
 fn choose(all: &[Contestant]) -> Option<&Contestant> {
     let is_candidate = |it: &&Contestant| {
-        let serves = it.state == State::Same && it.failure.is_none();
-        serves && it.entry.runs == PhpProgram::SurusPhp && !it.samples.rate.is_empty()
+        let is_same = it.state == State::Same && it.serves();
+        is_same && it.entry.runs == PhpProgram::SurusPhp && !it.samples.rate.is_empty()
     };
     let find = |name: &str| {
         all.iter()
@@ -68,7 +68,7 @@ fn reasons(
 ) -> Vec<String> {
     let name = chosen.entry.name;
     let mut reasons = Vec::new();
-    let classic = &all[0];
+    let classic = all.first().filter(|it| it.serves());
     let write = |cpu: f64| Unit::Us.write(cpu);
     if name == "classic" {
         reasons.push(
@@ -93,7 +93,7 @@ fn reasons(
                     .into(),
             );
         }
-        if let (Some(own), Some(others)) = (chosen.cpu(), classic.cpu()) {
+        if let (Some(own), Some(others)) = (chosen.cpu(), classic.and_then(Contestant::cpu)) {
             reasons.push(format!(
                 "A request needs {} of CPU; on `classic`, {}: {:.1} × as much.",
                 write(own),
@@ -102,7 +102,7 @@ fn reasons(
             ));
         }
     }
-    reasons.extend(worse(chosen, classic));
+    reasons.extend(classic.and_then(|classic| worse(chosen, classic)));
     if let Some(why) = chosen.cold_because {
         reasons.push(format!("Without a warm-up, because {why}."));
     }
@@ -329,6 +329,19 @@ mod tests {
         let expected = "Worse than on `classic`: requests/s 0.500/s instead of 1.00/s; cold start \
                         0.500 s instead of 0.100 s.";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn classic_with_failed_requests_is_no_baseline() {
+        let mut all = [
+            contestant("classic", [1.0, 1.0]),
+            contestant("rewind", [50.0, 50.0]),
+        ];
+        all[0].samples.rate = vec![100.0; 2];
+        all[0].failure = Some("503".into());
+        assert_eq!(chosen(&all), Some("rewind"));
+        let text = reasons(&all[1], &all, "classic", true).concat();
+        assert!(!text.contains("on `classic`"), "{text}");
     }
 
     #[test]

@@ -117,6 +117,12 @@ impl Contest {
         self.cut_short.is_none() && self.uncompared.is_none()
     }
 
+    /// Why the report is not whole although all rounds are finished.
+    pub fn failure(&self) -> Option<String> {
+        let why = self.uncompared.as_ref()?;
+        Some(format!("answers after load were not compared: {why}"))
+    }
+
     /// Places of the engines that run the application.
     fn running(&self) -> Vec<usize> {
         let places = 0..self.contestants.len();
@@ -335,9 +341,10 @@ impl Contest {
             if turn >= ANSWERS.0 && began.elapsed() > ASKING {
                 break;
             }
-            if let Err(why) = ask_once(plan, contestant, &server)? {
-                let reason = server.end().map(|reason| format!(": {reason}"));
-                contestant.state = State::Fails(why + &reason.unwrap_or_default());
+            if let Err((why, remedy)) = ask_once(plan, contestant, &server)? {
+                let reason = server.end();
+                let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+                contestant.state = State::Fails(format!("{why}{reason}{remedy}"));
                 return Ok(());
             }
         }
@@ -380,7 +387,7 @@ impl Contest {
         };
         if let Err(error) = plan.requests.ask(server.port, &plan.requests.paths[0]) {
             interrupt::check()?;
-            contestant.state = State::Fails(format!("{error:#}"));
+            contestant.state = State::Fails(format!("in round {}: {error:#}", round + 1));
             return Ok(());
         }
         let time = server.began.elapsed().as_secs_f64();
@@ -404,32 +411,33 @@ impl Contest {
         describe(contestant, &result.outcome, round, *rounds, steps);
         contestant.latencies = Some(result.outcome.latencies);
         // Load shows what a few requests do not.
-        if let Err(why) = ask_once(plan, contestant, &server)? {
+        if let Err((why, remedy)) = ask_once(plan, contestant, &server)? {
             contestant
                 .failure
-                .get_or_insert(format!("after load, {why}"));
+                .get_or_insert(format!("after load, {why}{remedy}"));
         }
         Ok(())
     }
 }
 
-/// Asks for each path once. The inner error says why an answer cannot be compared.
+/// Asks for each path once. The inner error says why an answer cannot be compared, and continues
+/// with a remedy, which may be empty.
 fn ask_once(
     plan: &Plan,
     contestant: &mut Contestant,
     server: &Server,
-) -> anyhow::Result<Result<(), String>> {
+) -> anyhow::Result<Result<(), (String, &'static str)>> {
     for (place, path) in plan.requests.paths.iter().enumerate() {
         let answer = match plan.requests.ask(server.port, path) {
             Ok(answer) => answer,
             Err(error) => {
                 interrupt::check()?;
-                return Ok(Err(format!("{error:#}")));
+                return Ok(Err((format!("{error:#}"), "")));
             }
         };
         if !answer.is_expected() {
-            let (status, limiter) = (answer.status, answer.limiter());
-            return Ok(Err(format!("GET {path} returned {status}{limiter}")));
+            let why = format!("GET {path} returned {}", answer.status);
+            return Ok(Err((why, answer.limiter())));
         }
         contestant.answers.add(place, answer);
     }

@@ -57,14 +57,14 @@ pub enum State {
     Fails(String),
 }
 
-/// A sample per round.
+/// A sample per round, if there is one.
 #[derive(Debug, Clone, Default)]
 pub struct Samples {
     /// Requests per second.
     pub rate: Vec<f64>,
     /// Microseconds of CPU per request. A round with too little CPU time has none.
     pub cpu: Vec<f64>,
-    /// Milliseconds.
+    /// Milliseconds. A round without an expected response has none.
     pub p99: Vec<f64>,
     /// Bytes per PHP process.
     pub memory: Vec<f64>,
@@ -114,6 +114,12 @@ impl Contestant {
         !matches!(self.state, State::Fails(_))
     }
 
+    /// Whether it runs the application and no request failed under load. Failed requests are cheap,
+    /// so without this its rate and CPU time say nothing.
+    pub fn serves(&self) -> bool {
+        self.runs() && self.failure.is_none()
+    }
+
     /// Starts the application on this engine.
     pub fn start(&self, launch: &Launch) -> Result<Server, StartFailure> {
         Server::start(launch, self.entry.name, self.script.as_ref(), &self.warmup)
@@ -128,7 +134,9 @@ impl Contestant {
     pub fn record(&mut self, outcome: &RunOutcome, usage: Option<&Usage>) {
         let requests = outcome.totals.requests;
         self.samples.rate.push(outcome.rate());
-        self.samples.p99.push(outcome.latencies.percentile_ms(99.0));
+        if outcome.totals.responses > 0 {
+            self.samples.p99.push(outcome.latencies.percentile_ms(99.0));
+        }
         self.was_generator_limited |= outcome.is_generator_limited();
         let Some(usage) = usage.filter(|_| !self.runs_elsewhere) else {
             return;
@@ -146,10 +154,10 @@ impl Contestant {
         (self.samples.clone(), self.latencies.clone())
     }
 
-    /// Median microseconds of CPU per request, if each round has a sample.
+    /// Median microseconds of CPU per request, if each round has a sample and no request failed.
     pub fn cpu(&self) -> Option<f64> {
         let is_complete = self.samples.cpu.len() == self.samples.rate.len();
-        rounds::median(&self.samples.cpu).filter(|_| is_complete)
+        rounds::median(&self.samples.cpu).filter(|_| is_complete && self.serves())
     }
 
     /// Whether this engine needs less CPU per request than another in each round, and at most

@@ -88,11 +88,11 @@ pub fn run(args: &App) -> anyhow::Result<()> {
     let page = args.output.open()?;
     let contest = hold(args)?;
     args.output.print(&table::report(&contest), page)?;
-    match (contest.cut_short, contest.uncompared) {
+    match (contest.cut_short, contest.failure()) {
         (Some((round, all)), _) => bail!(
             "interrupted in round {round} of {all}; the report is of what was measured until then"
         ),
-        (None, Some(why)) => bail!("answers after load were not compared: {why}"),
+        (None, Some(what)) => bail!(what),
         (None, None) => Ok(()),
     }
 }
@@ -131,8 +131,8 @@ pub fn try_engines(
         output: Output::default(),
     })?;
     interrupt::check()?;
-    if let Some(why) = &contest.uncompared {
-        bail!("answers after load were not compared: {why}");
+    if let Some(what) = contest.failure() {
+        bail!(what);
     }
     let engines = contest.contestants.iter();
     Ok(Tried {

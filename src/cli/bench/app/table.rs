@@ -28,7 +28,10 @@ pub fn report(contest: &Contest) -> Report {
         ]
         .map(String::from)
         .to_vec(),
-        rows: sorted.iter().map(|it| row(it, reference)).collect(),
+        rows: sorted
+            .iter()
+            .map(|it| row(it, reference, contest.is_compared_after_load()))
+            .collect(),
     }];
     tables.extend(differences(&sorted, reference));
     let failed = "Failed under load";
@@ -51,7 +54,7 @@ pub fn report(contest: &Contest) -> Report {
             plan.launch.workers
         ),
         machine: Machine::this(),
-        failure: None,
+        failure: contest.failure(),
         notes: notes(contest),
         tables,
         charts: chart(&sorted, &[Some(reference), recommended])
@@ -101,7 +104,7 @@ pub fn in_words(contestant: &Contestant, contest: &Contest) -> String {
     match (&contestant.state, &contestant.failure) {
         (State::Fails(why), _) => format!("does not run: {why}"),
         (State::Differs(how), _) => format!("{cpu}, other answers: {how}"),
-        (State::Same, Some(why)) => format!("{cpu}, fails under load: {why}"),
+        (State::Same, Some(why)) => format!("fails under load: {why}"),
         (State::Same, None) if contestant.entry.name == reference => {
             format!("{cpu}, the reference")
         }
@@ -109,18 +112,19 @@ pub fn in_words(contestant: &Contestant, contest: &Contest) -> String {
     }
 }
 
-/// By CPU per request; those without last.
+/// By CPU per request, then those without. Those with failed requests follow, then those that do
+/// not run.
 fn sorted(contestants: &[Contestant]) -> Vec<&Contestant> {
     let mut sorted: Vec<_> = contestants.iter().collect();
-    let key = |it: &Contestant| match it.runs() {
-        true => it.cpu().unwrap_or(f64::MAX),
-        false => f64::INFINITY,
-    };
-    sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    let cpu = |it: &Contestant| it.cpu().unwrap_or(f64::MAX);
+    sorted.sort_by(|a, b| {
+        let (first, second) = ((!a.runs(), !a.serves()), (!b.runs(), !b.serves()));
+        first.cmp(&second).then_with(|| cpu(a).total_cmp(&cpu(b)))
+    });
     sorted
 }
 
-fn row(contestant: &Contestant, reference: &str) -> Row {
+fn row(contestant: &Contestant, reference: &str, is_compared_after_load: bool) -> Row {
     let name = contestant.entry.name;
     if !contestant.runs() {
         let mut cells = vec![Cell::missing("does not run")];
@@ -136,6 +140,7 @@ fn row(contestant: &Contestant, reference: &str) -> Row {
         State::Differs(_) => "differ",
         _ if contestant.failure.is_some() => "fail under load",
         _ if name == reference => "reference",
+        _ if !is_compared_after_load => "same before load",
         _ => "same",
     };
     let isolated = match contestant.entry.isolates {
@@ -146,13 +151,20 @@ fn row(contestant: &Contestant, reference: &str) -> Row {
         name,
         name,
         vec![
-            median(&samples.rate, Unit::PerSecond, "no round"),
+            match contestant.failure {
+                Some(_) => Cell::missing("requests failed"),
+                None => median(&samples.rate, Unit::PerSecond, "no round"),
+            },
             match contestant.cpu() {
+                _ if contestant.failure.is_some() => Cell::missing("requests failed"),
                 Some(_) => median(&samples.cpu, Unit::Us, ""),
                 None if contestant.runs_elsewhere => Cell::missing("not counted"),
                 None => Cell::missing("too little to divide"),
             },
-            median(&samples.p99, Unit::Ms, "no round"),
+            match samples.rate[..] {
+                [] => Cell::missing("no round"),
+                _ => median(&samples.p99, Unit::Ms, "no expected response"),
+            },
             match contestant.runs_elsewhere {
                 true => Cell::missing("not counted"),
                 false => median(&samples.memory, Unit::Bytes, "not readable"),
@@ -172,15 +184,12 @@ fn notes(contest: &Contest) -> Vec<String> {
             "interrupted in round {round} of {all}: answers after load were not compared"
         ));
     }
-    if let Some(why) = &contest.uncompared {
-        notes.push(format!("answers after load were not compared: {why}"));
-    }
     let names = |is: &dyn Fn(&Contestant) -> bool| {
         let named = contest.contestants.iter().filter(|it| is(it));
         let names: Vec<_> = named.map(|it| format!("`{}`", it.entry.name)).collect();
         names.join(", ")
     };
-    let limited = names(&|it| it.was_generator_limited);
+    let limited = names(&|it| it.was_generator_limited && it.runs());
     if !limited.is_empty() {
         notes.push(format!(
             "the load generator was the limit for {limited}: compare CPU per request, not \
@@ -190,7 +199,7 @@ fn notes(contest: &Contest) -> Vec<String> {
     if contest
         .contestants
         .iter()
-        .any(|it| it.runs() && it.cpu().is_none() && !it.runs_elsewhere)
+        .any(|it| it.serves() && it.cpu().is_none() && !it.runs_elsewhere)
     {
         notes.push(
             "a round in which an engine uses little CPU time says nothing of CPU per request; \
@@ -242,7 +251,7 @@ fn notes(contest: &Contest) -> Vec<String> {
 /// Latencies of the last round: those of the engines in `first`, and of others in the order of the
 /// table while there are colours.
 fn chart(sorted: &[&Contestant], first: &[Option<&str>]) -> Option<Chart> {
-    let is_measured = |it: &&&Contestant| it.runs() && it.latencies.is_some();
+    let is_measured = |it: &&&Contestant| it.serves() && it.latencies.is_some();
     let measured = || sorted.iter().filter(is_measured);
     let is_first = |it: &&&Contestant| first.contains(&Some(it.entry.name));
     let others = measured().filter(|it| !is_first(it));
@@ -270,17 +279,17 @@ fn chart(sorted: &[&Contestant], first: &[Option<&str>]) -> Option<Chart> {
     })
 }
 
-/// What a request costs and how many are served, of each engine that ran in all rounds.
+/// CPU time per request and requests per second of each engine that served all rounds.
 fn bars(sorted: &[&Contestant]) -> Vec<Bars> {
     let chart = |title: &str, samples: &dyn Fn(&Contestant) -> &[f64], unit| {
         let bar = |it: &&Contestant| {
             let number = Measured::median(samples(it), unit)?;
             Some((it.entry.name.to_string(), number))
         };
-        let running = sorted.iter().filter(|it| it.runs());
+        let serving = sorted.iter().filter(|it| it.serves());
         Bars {
             title: title.into(),
-            numbers: BarNumbers::Measured(running.filter_map(bar).collect()),
+            numbers: BarNumbers::Measured(serving.filter_map(bar).collect()),
         }
     };
     let mut all = vec![
@@ -356,6 +365,47 @@ mod tests {
         assert_eq!(names(&all), [["classic", "fork"]; 3]);
         all[1].state = State::Fails("in round 3: it has ended".into());
         assert_eq!(names(&all), [["classic"]; 3]);
+    }
+
+    #[test]
+    fn engine_with_failed_requests_has_no_rate_and_follows_those_that_served() {
+        let mut all = ["cgi", "classic", "fork", "rewind"].map(measured);
+        for it in &mut all {
+            (it.samples.cpu, it.samples.rate) = (vec![2.0; 2], vec![1.0; 2]);
+        }
+        all[0].state = State::Fails("it has ended".into());
+        all[1].failure = Some("10 of 10 requests failed".into());
+        all[1].samples.cpu = vec![1.0; 2];
+        all[2].samples.cpu.clear();
+        let sorted = sorted(&all);
+        let names: Vec<_> = sorted.iter().map(|it| it.entry.name).collect();
+        assert_eq!(names, ["rewind", "fork", "classic", "cgi"]);
+        let cells = row(&all[1], "classic", true).cells;
+        let failed = Cell::missing("requests failed");
+        assert_eq!(cells[..2], [failed.clone(), failed]);
+        assert_eq!(cells[2], Cell::missing("no expected response"));
+        let verdict = "fail under load";
+        assert_eq!(cells[5], Cell::Verdict { verdict });
+        for chart in bars(&sorted) {
+            let BarNumbers::Measured(bars) = chart.numbers else {
+                panic!("they are measured here");
+            };
+            assert!(bars.iter().all(|(name, _)| name != "classic"), "{bars:?}");
+        }
+    }
+
+    #[test]
+    fn answers_that_were_compared_only_before_load_have_a_verdict_of_their_own() {
+        let verdict = |name, is_compared| {
+            let cells = row(&measured(name), "classic", is_compared).cells;
+            match cells[5] {
+                Cell::Verdict { verdict } => verdict,
+                _ => unreachable!("the sixth column is the verdict"),
+            }
+        };
+        assert_eq!(verdict("rewind", true), "same");
+        assert_eq!(verdict("rewind", false), "same before load");
+        assert_eq!(verdict("classic", false), "reference");
     }
 
     #[test]
