@@ -308,6 +308,16 @@ static bool shows_change(const struct page *pages, struct plan plan, zend_fcall_
 	       is_same(&pages[0], &trial.pages[0]);
 }
 
+/* Names the host as the remedy only if it is the likely cause. */
+static const char *remedy(const struct url *url, int status)
+{
+	bool is_of_host = status == 400 || status == 404 || status == 421;
+
+	return is_of_host || strcmp(url->host, "localhost") == 0
+	               ? "; name the host that visitors use in [[route]] or [[site]]"
+	               : "";
+}
+
 /* Whether the application responds differently once it has served this request. Clients' requests
  * run in a process in which the warm-up has run, like the second one in this fork. */
 static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_info *handler,
@@ -353,8 +363,8 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	}
 	if (is_no_page) {
 		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
-		        "warm-up: it has status %d at %s; name the host that visitors use in [[route]] or "
-		        "[[site]]\n", url.path, pages[0].status, url.host);
+		        "warm-up: it has status %d at %s%s\n", url.path, pages[0].status, url.host,
+		        remedy(&url, pages[0].status));
 		return true;
 	}
 	if (leaves) {

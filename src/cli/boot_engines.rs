@@ -25,7 +25,7 @@ pub async fn boot(
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Engines> {
     let mut booted: Engines = BTreeMap::new();
-    for planned in plans {
+    for (number, planned) in plans.iter().enumerate() {
         let name = planned.pool_config.name;
         if booted.contains_key(name) {
             continue; // A plan for the case that an application cannot be booted.
@@ -49,7 +49,8 @@ pub async fn boot(
                     engine = name,
                     error = format!("{error:#}"),
                     "the application cannot be booted; `classic` serves it instead; see PHP's \
-                     reason above, or name a boot script (engine.script)"
+                     reason above, name a boot script (engine.script), or choose an engine \
+                     (engine.name)"
                 );
                 let classic = booter(plans, otherwise, first, keeper, metrics)().await?;
                 let instead = otherwise.pool_config.entry.name;
@@ -112,7 +113,8 @@ pub async fn boot(
                  call it in the application for each request, or use another engine"
             );
         }
-        warn_of_unread(&planned.project, pool_config, user_ini);
+        // The first pool is the main one.
+        warn_of_unread(&planned.project, pool_config, number == 0, user_ini);
         for setting in config_lint::unknown_settings(&report, &pool_config.config) {
             warn!(
                 engine = name,
@@ -137,16 +139,16 @@ pub async fn boot(
 /// Warns of files in directories that a booted engine does not read and that name files to run
 /// around each request, such as firewalls. On a thread of its own, because many directories may
 /// have to be read.
-fn warn_of_unread(project: &Path, pool: &PoolConfig, name: &str) {
+fn warn_of_unread(project: &Path, pool: &PoolConfig, is_main: bool, name: &str) {
     let (project, pool, name) = (project.to_path_buf(), pool.clone(), name.to_owned());
     tokio::task::spawn_blocking(move || {
-        let Some(unread) = user_ini::unread_by(&project, &pool, &name) else {
+        let Some(unread) = user_ini::unread_by(&project, &pool, is_main, &name) else {
             return;
         };
         if let Some(reason) = unread.limit() {
-            info!(
+            warn!(
                 engine = pool.name,
-                reason, "not all directories were searched for .user.ini files"
+                reason, "some .user.ini files were not examined; files that they name may not run"
             );
         }
         for file in &unread.files {

@@ -7,18 +7,17 @@ use std::sync::Arc;
 use anyhow::bail;
 
 use super::boot_proof::{self, BootVerdict};
-use super::config_lint;
-use super::config_lint::{LintInput, contradictions, missing_extensions};
-use super::engine_setup;
-use super::engine_setup::PoolConfig;
+use super::config_lint::{self, LintInput, contradictions, missing_extensions};
+use super::engine_setup::{self, PoolConfig};
 use super::findings::Findings;
 use super::inherited::InheritedSockets;
 use super::options::ServeArgs;
+use super::user_ini::{self, UnreadUserIni};
 use super::value_lint::suspicious_values;
 use super::work_part::WorkPart;
 use super::{
     addresses, boot_script, config_trust, exposed_files, file_access, htaccess, running, served,
-    site_plans, spool_access, tls, user_ini,
+    site_plans, spool_access, tls,
 };
 use crate::app::DocumentTree;
 use crate::app::site::routes::Routes;
@@ -83,7 +82,7 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
         }
         for limit in &roadrunner.own_limits {
             findings.note(format_args!(
-                "{} sets no exec_ttl, and RoadRunner has no time limit then: {limit} applies",
+                "{} sets no limit, and RoadRunner has none then: {limit} applies",
                 roadrunner.file.display()
             ));
         }
@@ -184,8 +183,8 @@ async fn check_site(
                     ));
                 }
             }
-            for pool in all {
-                engine(pool, project, compares_boots, findings).await;
+            for (number, pool) in all.into_iter().enumerate() {
+                engine(pool, number == 0, project, compares_boots, findings).await;
             }
         }
         Err(error) => findings.stop(&error),
@@ -258,7 +257,13 @@ fn routes(routes: &Routes, config: &Config, findings: &Findings) {
 }
 
 /// Boots PHP like `surus serve`, with one worker.
-async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings: &mut Findings) {
+async fn engine(
+    pool: PoolConfig,
+    is_main: bool,
+    project: &Path,
+    compares_boots: bool,
+    findings: &mut Findings,
+) {
     let config = &pool.config;
     let machine = Machine::read();
     let range = engines::process_range(pool.entry, &config.engine);
@@ -273,7 +278,7 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
     one.config.engine.fix_workers(1);
     let pool = match engine_setup::boot_one(&one, project, &Arc::new(Metrics::default())).await {
         Ok(pool) => pool,
-        Err(error) if one.may_be_unbooted() => {
+        Err(error) if one.may_be_unbooted(project) => {
             return findings.note(format_args!(
                 "the application cannot be booted, and `classic` will serve it: {error:#}"
             ));
@@ -340,7 +345,10 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
         ));
     }
     if one.entry.boots_script() && one.entry.runs_scripts() {
-        unread_settings(project, &one, report.get("user_ini.filename"), findings);
+        let name = report.get("user_ini.filename");
+        if let Some(unread) = user_ini::unread_by(project, &one, is_main, name) {
+            unread_settings(&one, &unread, findings);
+        }
         auto_files(project, &one, &report, findings);
     }
     match missing_extensions(project, report.get("extensions")) {
@@ -375,10 +383,7 @@ async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &mut Findings) {
 }
 
 /// Reports .user.ini files that no request reads, although the user may expect it.
-fn unread_settings(project: &Path, pool: &PoolConfig, name: &str, findings: &Findings) {
-    let Some(unread) = user_ini::unread_by(project, pool, name) else {
-        return;
-    };
+fn unread_settings(pool: &PoolConfig, unread: &UnreadUserIni, findings: &Findings) {
     if let Some(limit) = unread.limit() {
         findings.note(limit);
     }
@@ -450,13 +455,10 @@ fn php(entry: &EngineEntry, report: &Report, config: &Config, findings: &Finding
             "OPcache",
             "off; workers compile their files once (\"opcache.enable_cli\" = true in [php])",
         ),
-        _ if !entry.is_standing() => {
-            findings.fine(
-                "OPcache",
-                "no effect in an engine that starts a process for each \
-                                      request",
-            );
-        }
+        _ if !entry.is_standing() => findings.fine(
+            "OPcache",
+            "no effect in an engine that starts a process for each request",
+        ),
         "file cache only" => findings.note(
             "OPcache uses no shared memory (opcache.file_cache_only), so every request reads its \
              compiled files from disk; set [php] \"opcache.file_cache_only\" = false",

@@ -88,6 +88,18 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Engine
     engines::find(if boots { "rewind" } else { "classic" })
 }
 
+/// Whether `chosen` boots the script only because Symfony's Runtime may serve it in a loop. False
+/// if the document root's `index.php` is another file, because `classic` would run that one.
+fn is_guess(project: &Path, config: &Config) -> bool {
+    let is_front = |script: &Path| {
+        let real = script.canonicalize().ok();
+        front(project, config).is_none_or(|front| front.canonicalize().ok() == real)
+    };
+    config.engine.name.is_none()
+        && entry_script::symfony_loop_script(project, config)
+            .is_some_and(|script| !serves(&script) && is_front(&script))
+}
+
 /// The engine, or `classic` if it cannot boot the application.
 fn bootable(entry: &'static EngineEntry, config: &Config) -> anyhow::Result<&'static EngineEntry> {
     match boot_script::obstacle(entry, &config.application) {
@@ -167,13 +179,14 @@ impl PoolConfig {
         Some(because)
     }
 
-    /// Whether `classic` serves the application if it cannot be booted. Not if its boot script is
-    /// the user's, who then has to know.
-    pub fn may_be_unbooted(&self) -> bool {
+    /// Whether `classic` serves the application if it cannot be booted. Not if the user has
+    /// configured the boot script, because the user then has to know.
+    pub fn may_be_unbooted(&self, project: &Path) -> bool {
         let boots = self.entry.boots_script() && self.entry.runs_scripts();
+        let is_own = self.config.application == DetectedApplication::Own;
         boots
-            && self.config.application != DetectedApplication::Own
             && !self.config.engine.must_boot
+            && (!is_own || self.entry.name == "rewind" && is_guess(project, &self.config))
     }
 
     /// The same pool on `classic`.
@@ -260,7 +273,7 @@ pub fn plan_all(pool_configs: Vec<PoolConfig>, project: &Path) -> anyhow::Result
         .map(|pool_config| plan(pool_config, project));
     let mut plans = plans.collect::<anyhow::Result<Vec<_>>>()?;
     for index in 0..plans.len() {
-        if plans[index].pool_config.may_be_unbooted() {
+        if plans[index].pool_config.may_be_unbooted(project) {
             let unbooted = plans[index].pool_config.unbooted()?;
             plans[index].otherwise = Some(plans.len());
             plans.push(PlannedPool {
@@ -448,6 +461,27 @@ mod tests {
             "<?php",
         );
         assert_eq!(chosen(&config), "rewind");
+        let has_fallback = |config: &Config| {
+            let mut config = config.clone();
+            look_at_application(project.path(), &mut config);
+            let pools = pools(project.path(), &config, &[]).unwrap();
+            pools[0].may_be_unbooted(project.path())
+        };
+        assert!(has_fallback(&config));
+        config.engine.must_boot = true;
+        assert!(!has_fallback(&config), "engine.must_boot");
+        config.engine.must_boot = false;
+        config.engine.name = Some("rewind".into());
+        assert!(!has_fallback(&config), "the user's choice");
+        config.engine.name = None;
+        write(
+            "public/app.php",
+            "<?php require_once dirname(__DIR__).'/vendor/autoload_runtime.php';",
+        );
+        config.engine.script = Some("public/app.php".into());
+        assert_eq!(chosen(&config), "rewind");
+        assert!(!has_fallback(&config), "not the front controller");
+        config.engine.script = Some("public/index.php".into());
         config
             .env
             .insert("APP_RUNTIME".into(), r"App\Runtime".into());

@@ -30,15 +30,27 @@ const PARTS: [&str; 11] = [
 /// `holds_project`: the document root is the project itself.
 pub(super) fn problems(tree: &DocumentTree, holds_project: bool) -> Vec<String> {
     let mut sentences = NoPages::of_site(&tree.site, holds_project).sentences();
-    let mut seen = vec![tree.site.root()];
-    for site in tree.routes.sites() {
-        // Several rules may name one directory.
-        if !seen.contains(&site.root()) {
-            seen.push(site.root());
-            sentences.extend(NoPages::of_route(site).sentences());
-        }
+    for site in sites_to_walk(&tree.site, tree.routes.sites()) {
+        sentences.extend(NoPages::of_route(site).sentences());
     }
     sentences
+}
+
+/// The sites of routes whose directories are not walked with another. Several rules may name one
+/// directory, or one below another. A walk does not enter hidden directories.
+fn sites_to_walk<'a>(main: &'a Site, of_routes: impl Iterator<Item = &'a Site>) -> Vec<&'a Site> {
+    let mut sites = vec![main];
+    for site in of_routes {
+        let root = site.root();
+        let is_walked = sites.iter().any(|other| {
+            root == other.root()
+                || root.starts_with(other.root()) && other.why_hidden(root, None, true).is_none()
+        });
+        if !is_walked {
+            sites.push(site);
+        }
+    }
+    sites.split_off(1)
 }
 
 /// Files below a directory that are not pages.
@@ -202,6 +214,36 @@ mod tests {
         assert_eq!(names(Symlinks::Follow), all);
         assert_eq!(names(Symlinks::Owner), all);
         assert_eq!(names(Symlinks::Inside), all[..1]);
+    }
+
+    #[test]
+    fn directory_of_a_route_below_another_is_not_walked_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = ["public", "public/assets", "public/internal", "other/deep"];
+        for name in names {
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        let open = |name: &str| {
+            let settings = Settings {
+                root: Some(name.into()),
+                hidden: vec!["/internal/".to_owned()],
+                ..Settings::default()
+            };
+            Site::open(dir.path(), &settings, None).unwrap()
+        };
+        let main = open("public");
+        let names = [
+            "public",
+            "public/assets",
+            "public/internal",
+            "other",
+            "other/deep",
+            "other",
+        ];
+        let of_routes = names.map(open);
+        let sites = sites_to_walk(&main, of_routes.iter());
+        let walked: Vec<_> = sites.iter().map(|site| site.root()).collect();
+        assert_eq!(walked, [of_routes[2].root(), of_routes[3].root()]);
     }
 
     #[test]

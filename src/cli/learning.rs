@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
@@ -21,7 +20,7 @@ use crate::engine::{Engine, Prepared};
 use crate::engines::learned::{self, NothingLearned};
 use crate::keeper::Client;
 use crate::observe::status::LeftOut;
-use probes::{Outcome, Probes, get_learned};
+use probes::{Outcome, PageStatus, Probes, get_learned};
 
 /// How long all boots and comparisons of one change may take.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -89,16 +88,18 @@ impl Learner {
     }
 
     /// Warms up by the pages that change no answer, and leaves out the others. Tries again later if
-    /// the application boots meanwhile.
+    /// the application boots meanwhile, or if a page fails for now.
     async fn change(&self, pages: Vec<String>, site: &Arc<Site>) {
-        let generation = self.generation();
-        if self.try_change(pages.clone(), site).await.is_ok() {
-            return;
+        let mut generation = self.generation();
+        match self.try_change(pages.clone(), site).await {
+            Ok(Tried::All) => return,
+            // The other pages may have made another boot serve.
+            Ok(Tried::ExceptFailing) => generation = self.generation(),
+            Err(Interrupted) => info!(
+                engine = self.planned.pool_config.name,
+                "learned pages are compared later, because the application boots for another reason"
+            ),
         }
-        info!(
-            engine = self.planned.pool_config.name,
-            "learned pages are compared later, because the application boots for another reason"
-        );
         let began = Instant::now();
         while self.generation() == generation && began.elapsed() < LONGEST {
             tokio::time::sleep(PAUSE).await;
@@ -115,16 +116,17 @@ impl Learner {
         &self,
         mut pages: Vec<String>,
         site: &Arc<Site>,
-    ) -> Result<(), Interrupted> {
+    ) -> Result<Tried, Interrupted> {
         let began = Instant::now();
-        pages = self.with_status_200(pages, site).await?;
+        let tried;
+        (pages, tried) = self.with_status_200(pages, site).await?;
         if pages.is_empty() {
-            self.forget_pages().await;
-            return Ok(());
+            self.forget_pages(tried).await;
+            return Ok(tried);
         }
         let probes = Probes::new(&pages, site, began + LONGEST).await;
         let Err(refused) = self.try_pages(&pages, &probes).await else {
-            return Ok(());
+            return Ok(tried);
         };
         let mut changes = vec![(pages.first().cloned(), refused.why()?)];
         if pages.len() > 1 && !probes.is_over() {
@@ -149,29 +151,30 @@ impl Learner {
                 seconds = began.elapsed().as_secs(),
                 "learned pages do not warm up the boot: the comparison of answers takes too long"
             );
-            return Ok(());
+            return Ok(tried);
         }
-        self.forget_pages().await;
+        self.forget_pages(tried).await;
         for (page, why) in changes {
             self.leave_out(page.unwrap_or_default(), why, began);
         }
-        Ok(())
+        Ok(tried)
     }
 
-    /// Makes the next start try no page, if none warms up this boot.
-    async fn forget_pages(&self) {
-        if self.learned().pages().is_empty() {
+    /// Makes the next start try no page, if none warms up this boot and all were tried.
+    async fn forget_pages(&self, tried: Tried) {
+        if tried == Tried::All && self.learned().pages().is_empty() {
             self.set(&[], true).await;
         }
     }
 
     /// Leaves out pages that clients got with status 200, and that answer with another one at the
-    /// host of warm-ups: they would warm up what sends that answer.
+    /// host of warm-ups: they would warm up what sends that answer. Pages that fail for now are not
+    /// returned either, but may be asked again.
     async fn with_status_200(
         &self,
         pages: Vec<String>,
         site: &Arc<Site>,
-    ) -> Result<Vec<String>, Interrupted> {
+    ) -> Result<(Vec<String>, Tried), Interrupted> {
         let began = Instant::now();
         // So that other boots wait: `wanted` could miss one that need not.
         let _locked = self.booting.lock_in_background().await;
@@ -180,24 +183,33 @@ impl Learner {
             statuses = probes::statuses(&*self.engine, &pages, site) => statuses,
             () = self.booting.wanted() => return Err(Interrupted),
         };
-        let is_other = |status: &StatusCode| *status != StatusCode::OK;
+        let is_other = |status: &PageStatus| !status.is_ok();
         // Before a page is blamed: files may be those of another release.
         if statuses.iter().flatten().any(is_other)
             && (self.generation() != generation || self.engine.is_outdated().await)
         {
             return Err(Interrupted);
         }
-        let mut good = Vec::new();
+        let (mut good, mut tried) = (Vec::new(), Tried::All);
         for (page, status) in pages.into_iter().zip(statuses) {
             match status.filter(is_other) {
+                Some(status) if status.is_temporary() => {
+                    info!(
+                        engine = self.planned.pool_config.name,
+                        page,
+                        status = status.code.as_u16(),
+                        "a learned page fails for now and is asked for again later"
+                    );
+                    tried = Tried::ExceptFailing;
+                }
                 Some(status) => {
-                    let why = probes::other_status(&page, status);
+                    let why = status.reason(&page);
                     self.leave_out(page, why, began);
                 }
                 None => good.push(page),
             }
         }
-        Ok(good)
+        Ok((good, tried))
     }
 
     fn leave_out(&self, page: String, why: String, began: Instant) {
@@ -359,6 +371,14 @@ pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
         planned.pool_config.learned.set_pages(Vec::new());
     }
     pages
+}
+
+/// Which pages an attempt has tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    All,
+    /// All but those that fail for now.
+    ExceptFailing,
 }
 
 /// The application boots for another reason, so a comparison says nothing about the pages.

@@ -99,6 +99,11 @@ impl PackageRequest<'_> {
         let place = kind.place(project);
         let left_out = application::add(project, &self.except, place, &mut files)?;
         let laravel = LaravelApplication::find(kind, project, &files)?;
+        let env = table.get("env").and_then(toml::Value::as_table);
+        let laravel_defaults = match &laravel {
+            Some(laravel) => laravel.defaults(env.unwrap_or(&toml::Table::new())),
+            None => Vec::new(),
+        };
         files.text(
             application::inside_of(place, "surus.toml"),
             settings::compose(
@@ -123,6 +128,16 @@ impl PackageRequest<'_> {
                 "left out, although PHP loads them here: {}; list those that the application uses \
                  with --extension or in [package] extensions",
                 chosen.left_out.join(", ")
+            );
+        }
+        if !laravel_defaults.is_empty() {
+            let variables: Vec<_> = laravel_defaults
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            say!(
+                "defaults for Laravel, unless the function sets them: {}",
+                variables.join(", ")
             );
         }
         if !left_out.is_empty() {

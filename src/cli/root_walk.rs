@@ -1,8 +1,9 @@
 //! Walks the files below a document root, through links as the server follows them.
 
 use std::collections::{HashSet, VecDeque};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The limit of examined entries, so that a walk ends soon.
 pub(super) const ENTRIES: usize = 100_000;
@@ -22,34 +23,79 @@ pub(super) struct WalkedEntry<'a> {
 /// the root is not followed, because it leads to all of this again, and to what is not part of it.
 ///
 /// False: there are more than `max` entries.
-pub(super) fn walk(
+pub(super) fn walk(root: &Path, max: usize, enters: impl FnMut(&WalkedEntry<'_>) -> bool) -> bool {
+    walk_counting(root, max, |_| true, enters).is_complete
+}
+
+/// What a walk has left out.
+pub(super) struct WalkEnd {
+    /// False: there are more entries than the limit.
+    pub is_complete: bool,
+    /// Directories, and links to anything, that this process has no access to.
+    pub unreadable: Vec<PathBuf>,
+}
+
+/// Walks like `walk`, but only directories count towards the limit. Directories with many plain
+/// files, such as uploads, then cannot hide others.
+pub(super) fn walk_directories(
     root: &Path,
     max: usize,
+    enters: impl FnMut(&WalkedEntry<'_>) -> bool,
+) -> WalkEnd {
+    walk_counting(root, max, |is_directory| is_directory, enters)
+}
+
+fn walk_counting(
+    root: &Path,
+    max: usize,
+    counts: impl Fn(bool) -> bool,
     mut enters: impl FnMut(&WalkedEntry<'_>) -> bool,
-) -> bool {
+) -> WalkEnd {
     let mut left = max;
+    let mut unreadable = Vec::new();
     let mut seen = HashSet::new();
     let mut directories = VecDeque::from([(root.to_path_buf(), false)]);
     while let Some((directory, is_linked)) = directories.pop_back() {
-        let Ok(about) = directory.metadata() else {
-            continue;
+        let entries = match directory.metadata() {
+            Ok(about) if !about.is_dir() || !seen.insert((about.dev(), about.ino())) => continue,
+            Ok(_) => std::fs::read_dir(&directory),
+            Err(error) => Err(error),
         };
-        if !about.is_dir() || !seen.insert((about.dev(), about.ino())) {
-            continue;
-        }
-        let entries = std::fs::read_dir(&directory).into_iter().flatten();
-        for entry in entries.flatten() {
-            if left == 0 {
-                return false;
+        let entries = match entries {
+            Ok(entries) => entries,
+            // It was removed after it had been found.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(_) => {
+                unreadable.push(directory);
+                continue;
             }
-            left -= 1;
+        };
+        for entry in entries.flatten() {
             let path = entry.path();
             let kind = entry.file_type();
             let is_link = kind.as_ref().is_ok_and(|kind| kind.is_symlink());
             let is_directory = match is_link {
-                true => path.is_dir(),
+                true => match path.metadata() {
+                    Ok(about) => about.is_dir(),
+                    Err(error) => {
+                        // Others lead nowhere.
+                        if error.kind() == ErrorKind::PermissionDenied {
+                            unreadable.push(path.clone());
+                        }
+                        false
+                    }
+                },
                 false => kind.is_ok_and(|kind| kind.is_dir()),
             };
+            if counts(is_directory) {
+                if left == 0 {
+                    return WalkEnd {
+                        is_complete: false,
+                        unreadable,
+                    };
+                }
+                left -= 1;
+            }
             let is_linked = is_linked || is_link;
             let is_entered = enters(&WalkedEntry {
                 path: &path,
@@ -65,7 +111,10 @@ pub(super) fn walk(
             }
         }
     }
-    true
+    WalkEnd {
+        is_complete: true,
+        unreadable,
+    }
 }
 
 fn leads_above(root: &Path, link: &Path) -> bool {
@@ -100,6 +149,40 @@ mod tests {
         });
         assert_eq!((found, is_complete), (1, true));
         assert!(!walk(root, 50, |_| true));
+    }
+
+    #[test]
+    fn plain_files_do_not_count_in_a_walk_of_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for directory in ["uploads", "uploads/deep", "last"] {
+            std::fs::create_dir(root.join(directory)).unwrap();
+            for n in 0..20 {
+                std::fs::write(root.join(directory).join(n.to_string()), "").unwrap();
+            }
+        }
+        let mut files = 0;
+        let end = walk_directories(root, 3, |entry| {
+            files += usize::from(!entry.is_directory);
+            true
+        });
+        assert_eq!((files, end.is_complete), (60, true));
+        assert!(end.unreadable.is_empty());
+        assert!(!walk_directories(root, 2, |_| true).is_complete);
+        assert!(!walk(root, 3, |_| true));
+    }
+
+    #[test]
+    fn directory_that_cannot_be_read_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let unreadable = |root: &Path| walk_directories(root, ENTRIES, |_| true).unreadable;
+        // Root can read all directories, but cannot use a name of this length.
+        let long = dir.path().join("x".repeat(300));
+        assert_eq!(unreadable(&long), [long.clone()]);
+        symlink("missing", dir.path().join("dangling")).unwrap();
+        symlink("itself", dir.path().join("itself")).unwrap();
+        assert!(unreadable(dir.path()).is_empty());
+        assert!(unreadable(&dir.path().join("missing")).is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Finds the .user.ini files that a booted engine does not read, and the settings of the others.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use http::{HeaderMap, Method};
@@ -29,48 +30,81 @@ fn read_for<'a>(root: &'a Path, script: &'a Path) -> Vec<&'a Path> {
 pub(super) struct UnreadUserIni {
     /// The script that the engine boots.
     pub script: PathBuf,
-    pub root: PathBuf,
     pub files: Vec<PathBuf>,
-    /// Whether all directories were examined.
-    pub is_complete: bool,
+    /// Why some files were not examined; empty if all were.
+    reasons: Vec<String>,
 }
 
 impl UnreadUserIni {
-    /// What to say if some directories were not examined.
+    /// A sentence about the files that were not examined, if there are any.
     pub fn limit(&self) -> Option<String> {
-        let root = self.root.display();
-        (!self.is_complete).then(|| {
+        (!self.reasons.is_empty()).then(|| {
             format!(
-                "{root} has more than {ENTRIES} files; .user.ini files among the rest were not \
-                 looked for"
+                "{}; .user.ini files there were not examined",
+                self.reasons.join(", and ")
             )
         })
     }
 }
 
-/// The files that a pool does not read. None if it boots no script. `name` is `user_ini.filename`.
-pub(super) fn unread_by(project: &Path, pool: &PoolConfig, name: &str) -> Option<UnreadUserIni> {
-    if !(pool.entry.boots_script() && pool.entry.runs_scripts()) {
+/// The files that a pool does not read. None if it boots no script, or PHP reads no such files.
+/// `is_main`: requests for which no route names a pool go to this one. `name` is
+/// `user_ini.filename`.
+pub(super) fn unread_by(
+    project: &Path,
+    pool: &PoolConfig,
+    is_main: bool,
+    name: &str,
+) -> Option<UnreadUserIni> {
+    let boots = pool.entry.boots_script() && pool.entry.runs_scripts();
+    if !boots || name.is_empty() {
         return None;
     }
-    // The engine has booted, so the script exists.
-    let (script, site) = engine_setup::script_and_site(project, &pool.config).ok()?;
-    let root = site.root().to_path_buf();
-    let (mut files, is_complete) = unread(&root, &script, name);
+    let (script, site) = match engine_setup::script_and_site(project, &pool.config) {
+        Ok(found) => found,
+        // PHP has booted the script, but this process may have no access to it.
+        Err(error) => {
+            return Some(UnreadUserIni {
+                script: PathBuf::new(),
+                files: Vec::new(),
+                reasons: vec![format!("{error:#}")],
+            });
+        }
+    };
+    let root = site.root();
+    let mut found = unread(root, &script, name);
     if let Ok(routes) = Routes::new(&pool.config.route, &pool.config.site) {
-        files.retain(|file| !is_for_another(&routes, &root, file, pool.name));
+        let is_for_this = |file: &Path| !is_for_another(&routes, root, file, pool.name, is_main);
+        found.files.retain(|file| is_for_this(file));
+        found
+            .unreadable
+            .retain(|directory| is_for_this(&directory.join(name)));
+    }
+    // A link to a file without access is in both lists.
+    let is_new = |file: &PathBuf| !found.unreadable.contains(file) && is_unreadable(file);
+    let files = found.files.iter().filter(|file| is_new(file));
+    let unreadable: Vec<_> = found.unreadable.iter().chain(files).collect();
+    let mut reasons = Vec::new();
+    if !found.is_complete {
+        let root = root.display();
+        reasons.push(format!("{root} has more than {ENTRIES} directories"));
+    }
+    if let Some(first) = unreadable.first() {
+        reasons.push(match unreadable.len() - 1 {
+            0 => format!("{} cannot be read", first.display()),
+            more => format!("{} and {more} more cannot be read", first.display()),
+        });
     }
     Some(UnreadUserIni {
         script,
-        root,
-        files,
-        is_complete,
+        files: found.files,
+        reasons,
     })
 }
 
-/// Whether rules send requests for any script next to this file to another pool. With `[[site]]`,
-/// the pool's name comes after that of its site.
-fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str) -> bool {
+/// Whether rules send requests for any script next to this file to another pool. Without a rule,
+/// requests go to the main pool. With `[[site]]`, the pool's name comes after that of its site.
+fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str, is_main: bool) -> bool {
     let directory = file.parent().and_then(|path| path.strip_prefix(root).ok());
     let Some(directory) = directory.and_then(Path::to_str) else {
         return false;
@@ -90,7 +124,7 @@ fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str) -> bool
         match chosen.action {
             Some(Action::Engine(name)) => pool != Some(name.as_str()),
             Some(Action::Files(_) | Action::Redirect(_) | Action::Deny) => true,
-            None => false,
+            None => !is_main,
         }
     };
     // A rule may be for one script or one method.
@@ -101,27 +135,49 @@ fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str) -> bool
         .all(|method| scripts.iter().all(|script| leads_away(method, script)))
 }
 
-/// The files below the document root that are not on the path from there to the booted script, and
-/// whether all directories were examined. PHP reads such files at the start of a request; in a
-/// booted engine that is the boot. If `name` is empty, PHP reads no such file.
-fn unread(root: &Path, script: &Path, name: &str) -> (Vec<PathBuf>, bool) {
+/// The result of a search.
+struct Found {
+    files: Vec<PathBuf>,
+    /// Directories, and links, that this process has no access to.
+    unreadable: Vec<PathBuf>,
+    /// False: there are more directories than the limit.
+    is_complete: bool,
+}
+
+/// The files below the document root that are not on the path from there to the booted script. PHP
+/// reads such files at the start of a request; in a booted engine that is the boot. If `name` is
+/// empty, PHP reads no such file.
+fn unread(root: &Path, script: &Path, name: &str) -> Found {
     if name.is_empty() {
-        return (Vec::new(), true);
+        return Found {
+            files: Vec::new(),
+            unreadable: Vec::new(),
+            is_complete: true,
+        };
     }
     let directories = read_for(root, script);
     let is_read = |file: &Path| {
         let real = file.parent().and_then(|path| path.canonicalize().ok());
         real.is_some_and(|real| directories.contains(&real.as_path()))
     };
-    let mut found = Vec::new();
-    let is_complete = root_walk::walk(root, ENTRIES, |entry| {
-        if entry.path.ends_with(name) && !is_read(entry.path) {
-            found.push(entry.path.to_path_buf());
+    let mut files = Vec::new();
+    let end = root_walk::walk_directories(root, ENTRIES, |entry| {
+        if !entry.is_directory && entry.path.ends_with(name) && !is_read(entry.path) {
+            files.push(entry.path.to_path_buf());
         }
         true
     });
-    found.sort();
-    (found, is_complete)
+    files.sort();
+    Found {
+        files,
+        unreadable: end.unreadable,
+        is_complete: end.is_complete,
+    }
+}
+
+/// Whether this process cannot read a file that PHP may be able to read.
+fn is_unreadable(file: &Path) -> bool {
+    regular_file::open(file).is_err_and(|error| error.kind() != ErrorKind::NotFound)
 }
 
 /// The value of `setting` in the files that a booted engine reads, if any.
@@ -239,9 +295,10 @@ mod tests {
         }
         let unread = |script: &str, name: &str| -> Vec<String> {
             let public = root.join("public");
-            let (found, is_complete) = unread(&public, &root.join(script), name);
-            assert!(is_complete);
-            let inside = found.iter().map(|file| file.strip_prefix(&public).unwrap());
+            let found = unread(&public, &root.join(script), name);
+            assert!(found.is_complete && found.unreadable.is_empty());
+            let files = found.files.iter();
+            let inside = files.map(|file| file.strip_prefix(&public).unwrap());
             inside.map(|file| file.display().to_string()).collect()
         };
         assert_eq!(
@@ -296,8 +353,73 @@ mod tests {
             ("get/.user.ini", "rewind", false),
             (".user.ini", "rewind", false),
         ] {
-            let found = is_for_another(&routes, root, &root.join(file), pool);
+            let found = is_for_another(&routes, root, &root.join(file), pool, true);
             assert_eq!(found, expected, "{file} {pool}");
         }
+        for (file, expected) in [("api/.user.ini", false), ("blog/.user.ini", true)] {
+            let found = is_for_another(&routes, root, &root.join(file), "rewind", false);
+            assert_eq!(found, expected, "{file}");
+        }
+    }
+
+    #[test]
+    fn pool_of_a_route_does_not_miss_files_of_the_main_pool() {
+        let project = project_with_pools();
+        let pools = pools_of(project.path());
+        let (main, api) = (&pools[0], &pools[1]);
+        assert_eq!((main.name, api.name), ("classic", "rewind"));
+        assert!(unread_by(project.path(), main, true, ".user.ini").is_none());
+        let found = unread_by(project.path(), api, false, ".user.ini").unwrap();
+        assert_eq!(found.limit(), None);
+        assert_eq!(found.files.len(), 1, "{:?}", found.files);
+        assert!(found.files[0].ends_with("public/api/.user.ini"));
+    }
+
+    #[test]
+    fn user_ini_that_cannot_be_opened_is_reported_as_not_examined() {
+        let project = project_with_pools();
+        let file = project.path().join("public/api/.user.ini");
+        std::fs::remove_file(&file).unwrap();
+        // Not a regular file, so root cannot read it either.
+        std::os::unix::fs::symlink("/dev/full", &file).unwrap();
+        let pools = pools_of(project.path());
+        let found = unread_by(project.path(), &pools[1], false, ".user.ini").unwrap();
+        let limit = found.limit().unwrap();
+        assert!(
+            limit.ends_with(
+                "public/api/.user.ini cannot be read; .user.ini files there were not examined"
+            ),
+            "{limit}"
+        );
+    }
+
+    #[test]
+    fn script_that_cannot_be_opened_is_reported() {
+        let project = project_with_pools();
+        let pools = pools_of(project.path());
+        std::fs::remove_file(project.path().join("public/index.php")).unwrap();
+        let found = unread_by(project.path(), &pools[1], false, ".user.ini").unwrap();
+        assert!(found.files.is_empty());
+        assert!(found.limit().is_some());
+    }
+
+    /// A project whose main pool boots no script, and one of a route does.
+    fn project_with_pools() -> tempfile::TempDir {
+        let project = tempfile::tempdir().unwrap();
+        for directory in ["public/api", "public/blog"] {
+            let directory = project.path().join(directory);
+            std::fs::create_dir_all(&directory).unwrap();
+            let text = "auto_prepend_file = waf.php\n";
+            std::fs::write(directory.join(".user.ini"), text).unwrap();
+        }
+        std::fs::write(project.path().join("public/index.php"), "<?php").unwrap();
+        project
+    }
+
+    fn pools_of(project: &Path) -> Vec<PoolConfig> {
+        let config = "[engine]\nname = \"classic\"\n\
+            [[route]]\nprefix = \"/api/\"\nengine = \"rewind\"\n";
+        let config = toml::from_str(config).unwrap();
+        engine_setup::pools(project, &config, &[]).unwrap()
     }
 }

@@ -334,7 +334,7 @@ fn load_by(
         _ => None,
     };
     if let Some(settings) = &mut roadrunner {
-        roadrunner::apply(&mut table, std::mem::take(&mut settings.table));
+        settings.merge_into(&mut table);
     }
     origin.table = table.clone();
     let of_roadrunner = roadrunner.as_ref().map(|settings| &settings.file);

@@ -66,7 +66,7 @@ const FEW_ANSWERS: NothingLearned = NothingLearned {
 const FORMAT: &str = "surus pages 1";
 
 /// The host of learned pages if the configuration names none.
-const NO_HOST: &str = "localhost";
+pub const NO_HOST: &str = "localhost";
 
 /// What a pool has learned. Its boots and the front end share it.
 #[derive(Debug, Default)]
@@ -83,6 +83,8 @@ pub struct Learned {
 struct State {
     answers: u32,
     by_page: HashMap<String, PageAnswers>,
+    /// The first addresses of all answers since learning began, as [`network`] has them.
+    addresses: Vec<IpAddr>,
     rounds: usize,
     /// Which pages warm up the next boot, as absolute URLs.
     pages: Vec<String>,
@@ -104,12 +106,7 @@ struct PageAnswers {
 impl PageAnswers {
     fn add(&mut self, client: Option<IpAddr>) {
         self.count += 1;
-        if let Some(address) = client.map(network)
-            && self.addresses.len() < ADDRESSES
-            && !self.addresses.contains(&address)
-        {
-            self.addresses.push(address);
-        }
+        add_address(&mut self.addresses, client);
     }
 
     /// Whether the page is one for all, of `answers` that were counted.
@@ -153,6 +150,7 @@ impl Learned {
         let Some(page) = self.page(event) else { return };
         let mut state = self.lock();
         state.answers += 1;
+        add_address(&mut state.addresses, client);
         if state.by_page.len() >= COUNTED && !state.by_page.contains_key(&page) {
             state.by_page.retain(|_, answers| answers.count > 1);
         }
@@ -169,7 +167,8 @@ impl Learned {
 
     /// Returns the pages to try next: those that were [proposed](Self::propose), or those that were
     /// asked for most, the first of them first, when enough answers have been counted again. Says
-    /// once why there are none.
+    /// once why there are none: after the last round, or earlier if all clients have too few
+    /// addresses.
     pub async fn chosen(&self) -> Result<Vec<String>, NothingLearned> {
         loop {
             self.due.notified().await;
@@ -185,7 +184,7 @@ impl Learned {
                 state.rounds += 1;
                 let is_last = state.rounds == ROUNDS.len();
                 self.counts.store(!is_last, Ordering::Relaxed);
-                let why = nothing_learned(&counts, answers, is_last);
+                let why = nothing_learned(&counts, answers, &state.addresses, is_last);
                 let pages = most(counts, answers);
                 let is_known = !pages.is_empty() || !state.pages.is_empty() || state.has_reported;
                 return match why {
@@ -223,6 +222,7 @@ impl Learned {
         let mut state = self.lock();
         state.left_out.clear();
         state.by_page.clear();
+        state.addresses.clear();
         (state.answers, state.rounds) = (0, 0);
         drop(state);
         self.start();
@@ -347,14 +347,26 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Why none of these pages is chosen, as far as more answers would not change that.
+/// Adds the address of a client, if it is new and counts.
+fn add_address(addresses: &mut Vec<IpAddr>, client: Option<IpAddr>) {
+    if let Some(address) = client.map(network)
+        && addresses.len() < ADDRESSES
+        && !addresses.contains(&address)
+    {
+        addresses.push(address);
+    }
+}
+
+/// Why none of these pages is chosen. None if the next round may choose one: `addresses`, those of
+/// all answers, are enough, or no page is frequent yet.
 fn nothing_learned(
     counts: &HashMap<String, PageAnswers>,
     answers: u32,
+    addresses: &[IpAddr],
     is_last: bool,
 ) -> Option<NothingLearned> {
     match counts.values().any(|of| of.is_frequent(answers)) {
-        true => Some(FEW_ADDRESSES),
+        true => (is_last || addresses.len() < ADDRESSES).then_some(FEW_ADDRESSES),
         false => is_last.then_some(FEW_ANSWERS),
     }
 }

@@ -11,11 +11,11 @@ use super::kind::PackageKind;
 struct VariableDefault {
     names: &'static [&'static str],
     value: &'static str,
-    /// Values of `.env` that need a writable project.
+    /// Values of `.env` that need a writable project; `database` does only with SQLite.
     replaces: &'static [&'static str],
 }
 
-const DEFAULTS: [VariableDefault; 4] = [
+static DEFAULTS: [VariableDefault; 4] = [
     // Laravel creates the directory.
     VariableDefault {
         names: &["VIEW_COMPILED_PATH"],
@@ -30,13 +30,13 @@ const DEFAULTS: [VariableDefault; 4] = [
     VariableDefault {
         names: &["SESSION_DRIVER"],
         value: "cookie",
-        replaces: &["file"],
+        replaces: &["file", "database"],
     },
     // Laravel 10 and older read the second name.
     VariableDefault {
         names: &["CACHE_STORE", "CACHE_DRIVER"],
         value: "array",
-        replaces: &["file"],
+        replaces: &["file", "database"],
     },
 ];
 
@@ -56,7 +56,7 @@ const CACHES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The files with variables that Laravel reads: the second one if `APP_ENV` is `production`.
+/// Laravel reads one of these files: the second one if it exists and `APP_ENV` is `production`.
 const DOTENV: [&str; 2] = [".env", ".env.production"];
 
 /// A Laravel application in a function's package.
@@ -94,34 +94,101 @@ impl LaravelApplication {
         Ok(Some(LaravelApplication { dotenv, caches }))
     }
 
-    /// Adds the variables that neither `[env]` of the project's surus.toml nor `.env` sets, and
-    /// returns their names. In `.env`, values that need a writable project do not count.
-    pub fn set_environment(&self, env: &mut toml::Table) -> Vec<&'static str> {
-        let configured = env.get("DB_CONNECTION").and_then(toml::Value::as_str);
-        let is_set = |name: &str, replaces: &[&str]| {
-            let sets = |file: &BTreeMap<String, String>| {
-                let connection = configured.or(file.get("DB_CONNECTION").map(String::as_str));
-                let is_replaced = |value: &str| {
-                    replaces.contains(&value) || value == "database" && connection == Some("sqlite")
-                };
-                file.get(name).is_some_and(|value| !is_replaced(value))
-            };
-            env.contains_key(name) || self.dotenv.iter().any(sets)
+    /// The variables that neither `[env]` of the project's surus.toml nor `.env` sets, and their
+    /// values. In `.env`, values that need a writable project do not count.
+    pub fn defaults(&self, env: &toml::Table) -> Vec<(&'static str, &'static str)> {
+        let configured = |name: &str| env.get(name).and_then(toml::Value::as_str);
+        let connection = configured("DB_CONNECTION");
+        // The function may set `APP_ENV`, so each of the files must set a variable.
+        let loaded = match configured("APP_ENV") {
+            Some("production") => &self.dotenv[self.dotenv.len().saturating_sub(1)..],
+            _ => &self.dotenv[..],
+        };
+        let is_set = |names: &[&str], replaces: &[&str]| {
+            let sets = |file: &_| sets_any(file, names, replaces, connection);
+            names.iter().any(|name| env.contains_key(*name))
+                || !loaded.is_empty() && loaded.iter().all(sets)
         };
         let mut defaults: Vec<(&'static str, &'static str)> = Vec::new();
         for default in &DEFAULTS {
-            let names = default.names.iter();
-            if !names.clone().any(|name| is_set(name, default.replaces)) {
+            if !is_set(default.names, default.replaces) {
+                let names = default.names.iter();
                 defaults.extend(names.map(|name| (*name, default.value)));
             }
         }
-        let caches = self.caches.iter().filter(|(name, _)| !is_set(name, &[]));
-        defaults.extend(caches);
+        let caches = self.caches.iter();
+        defaults.extend(caches.filter(|(name, _)| !is_set(&[*name], &[])));
+        defaults
+    }
+
+    /// Adds the defaults to the package's `[env]` and returns their names.
+    pub fn set_environment(&self, env: &mut toml::Table) -> Vec<&'static str> {
+        let defaults = self.defaults(env);
         for (name, value) in &defaults {
             env.insert((*name).into(), (*value).into());
         }
         defaults.into_iter().map(|(name, _)| name).collect()
     }
+}
+
+/// Removes the package's defaults from a function's `env` that the loaded `.env` file does not
+/// need. Only the function knows `APP_ENV` and `DB_CONNECTION`. `overridable` are the variables in
+/// `lambda.env_defaults`; `of_function` reads the function's own variables.
+pub fn remove_unneeded_defaults(
+    directory: &Path,
+    overridable: &[String],
+    env: &mut BTreeMap<String, String>,
+    of_function: impl Fn(&str) -> Option<String>,
+) {
+    let is_default = |env: &BTreeMap<String, String>, name: &str, value: &str| {
+        overridable.iter().any(|listed| listed == name)
+            && env.get(name).is_some_and(|set| set == value)
+    };
+    let packaged = |default: &&VariableDefault| {
+        let mut names = default.names.iter();
+        names.any(|name| is_default(env, name, default.value))
+    };
+    let defaults: Vec<&VariableDefault> = DEFAULTS.iter().filter(packaged).collect();
+    if defaults.is_empty() {
+        return;
+    }
+    let value = |name: &str| env.get(name).cloned().or_else(|| of_function(name));
+    let of_environment = value("APP_ENV").map(|name| directory.join(format!(".env.{name}")));
+    let file = of_environment
+        .filter(|file| file.is_file())
+        .unwrap_or_else(|| directory.join(".env"));
+    let Ok(text) = std::fs::read(file) else {
+        return;
+    };
+    let file = variables(&String::from_utf8_lossy(&text));
+    let connection = value("DB_CONNECTION");
+    for default in defaults {
+        let (names, replaces) = (default.names, default.replaces);
+        if !sets_any(&file, names, replaces, connection.as_deref()) {
+            continue;
+        }
+        for name in names {
+            if is_default(env, name, default.value) {
+                env.remove(*name);
+            }
+        }
+    }
+}
+
+/// Whether a `.env` file sets one of these variables to a value that needs no writable project.
+/// `connection` overrides its `DB_CONNECTION`; if both are missing, Laravel uses SQLite.
+fn sets_any(
+    file: &BTreeMap<String, String>,
+    names: &[&str],
+    replaces: &[&str],
+    connection: Option<&str>,
+) -> bool {
+    let connection = connection.or(file.get("DB_CONNECTION").map(String::as_str));
+    let is_sqlite = connection.unwrap_or("sqlite") == "sqlite";
+    let is_replaced =
+        |value: &str| replaces.contains(&value) && (value != "database" || is_sqlite);
+    let mut values = names.iter().filter_map(|name| file.get(*name));
+    values.any(|value| !is_replaced(value))
 }
 
 /// The variables of a `.env` file. A value that refers to another variable stays as it is written.
@@ -203,7 +270,7 @@ mod tests {
         assert_eq!(names(&[(".env", dotenv)], ""), left);
         let local = "LOG_CHANNEL=stack\nSESSION_DRIVER=file\nCACHE_STORE=file\n";
         let files = [(".env", local), (".env.production", dotenv)];
-        assert_eq!(names(&files, ""), left);
+        assert_eq!(names(&files, "APP_ENV = 'production'"), left);
         let database = "SESSION_DRIVER=database\nCACHE_STORE=database\nDB_CONNECTION=sqlite\n";
         let caches = [
             "bootstrap/cache/packages.php",
@@ -213,6 +280,94 @@ mod tests {
         let files = [&files[..], &[(".env", database)]].concat();
         let left = ["LOG_CHANNEL", "VIEW_COMPILED_PATH"];
         assert_eq!(names(&files, "DB_CONNECTION = 'pgsql'"), left);
+    }
+
+    #[test]
+    fn variable_missing_in_one_of_two_files_gets_its_default() {
+        let local = "SESSION_DRIVER=file\nCACHE_STORE=redis\nLOG_CHANNEL=stack\n";
+        let production = "SESSION_DRIVER=redis\nCACHE_DRIVER=redis\nLOG_CHANNEL=papertrail\n";
+        for files in [
+            [(".env", local), (".env.production", production)],
+            [(".env", production), (".env.production", local)],
+        ] {
+            let all = defaults(&files, "");
+            assert_eq!(all["SESSION_DRIVER"], "cookie");
+            assert_eq!(all["LOG_CHANNEL"], "stderr");
+            assert!(!all.contains_key("CACHE_STORE") && !all.contains_key("CACHE_DRIVER"));
+        }
+    }
+
+    #[test]
+    fn database_without_connection_counts_as_sqlite() {
+        let dotenv = "SESSION_DRIVER=database\nCACHE_STORE=database\nLOG_CHANNEL=database\n";
+        let all = defaults(&[(".env", dotenv)], "");
+        assert_eq!(all["SESSION_DRIVER"], "cookie");
+        assert_eq!(all["CACHE_STORE"], "array");
+        // A channel of this name is the application's own.
+        assert!(!all.contains_key("LOG_CHANNEL"));
+        let all = defaults(&[(".env", dotenv)], "DB_CONNECTION = 'mysql'");
+        assert!(!all.contains_key("SESSION_DRIVER") && !all.contains_key("CACHE_STORE"));
+    }
+
+    /// The defaults that a started function has, of those for a package without `.env`.
+    fn kept(files: &[(&str, &str)], of_function: &[(&str, &str)]) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
+        let mut env = defaults(&[], "");
+        let names: Vec<String> = env.keys().cloned().collect();
+        let of_function = |name: &str| {
+            let mut variables = of_function.iter();
+            let (_, value) = variables.find(|(variable, _)| *variable == name)?;
+            Some((*value).to_owned())
+        };
+        for (name, value) in &mut env {
+            if let Some(own) = of_function(name) {
+                *value = own;
+            }
+        }
+        remove_unneeded_defaults(directory.path(), &names, &mut env, of_function);
+        env.into_keys()
+            .filter(|name| name.starts_with("CACHE_") || name == "SESSION_DRIVER")
+            .collect()
+    }
+
+    #[test]
+    fn database_connection_of_the_function_removes_defaults() {
+        let all = ["CACHE_DRIVER", "CACHE_STORE", "SESSION_DRIVER"];
+        let database = "DB_CONNECTION=sqlite\nSESSION_DRIVER=database\nCACHE_STORE=database\n";
+        let files = [(".env", database)];
+        let mysql = ("DB_CONNECTION", "mysql");
+        assert_eq!(kept(&files, &[]), all);
+        assert_eq!(kept(&files, &[("DB_CONNECTION", "sqlite")]), all);
+        assert_eq!(kept(&[], &[mysql]), all);
+        assert!(kept(&files, &[mysql]).is_empty());
+        // A variable of the function stays, and the default for Laravel 10 goes.
+        let own = [mysql, ("CACHE_STORE", "redis")];
+        assert_eq!(kept(&files, &own), ["CACHE_STORE"]);
+        let in_files = "SESSION_DRIVER=file\nCACHE_STORE=database\n";
+        assert_eq!(kept(&[(".env", in_files)], &[mysql]), ["SESSION_DRIVER"]);
+        // The project's own variables are no defaults.
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(".env"), database).unwrap();
+        let mut env = BTreeMap::from([("SESSION_DRIVER".to_owned(), "cookie".to_owned())]);
+        let of_function = |_: &str| Some("mysql".to_owned());
+        remove_unneeded_defaults(directory.path(), &[], &mut env, of_function);
+        assert_eq!(env["SESSION_DRIVER"], "cookie");
+    }
+
+    #[test]
+    fn app_env_of_the_function_chooses_the_file_that_removes_defaults() {
+        let production = "SESSION_DRIVER=redis\nCACHE_DRIVER=redis\n";
+        let files = [
+            (".env", "SESSION_DRIVER=file\n"),
+            (".env.production", production),
+        ];
+        let all = ["CACHE_DRIVER", "CACHE_STORE", "SESSION_DRIVER"];
+        assert_eq!(kept(&files, &[]), all);
+        assert_eq!(kept(&files, &[("APP_ENV", "staging")]), all);
+        assert!(kept(&files, &[("APP_ENV", "production")]).is_empty());
     }
 
     #[test]

@@ -201,6 +201,26 @@ fn serve_warns_of_a_firewall_in_a_user_ini_that_a_booted_engine_does_not_read() 
 }
 
 #[test]
+fn script_that_symfony_does_not_serve_in_a_loop_runs_on_classic() {
+    let loader = r"<?php // $_ENV['APP_RUNTIME'] ?? 'Symfony\\Component\\Runtime\\SymfonyRuntime'";
+    let runner = "vendor/symfony/runtime/Runner/FrankenPhpWorkerRunner.php";
+    let project = project(&[
+        (
+            "public/index.php",
+            "<?php require_once dirname(__DIR__) . '/vendor/autoload_runtime.php'; echo 'page';",
+        ),
+        ("vendor/autoload_runtime.php", loader),
+        (runner, "<?php"),
+        ("surus.toml", "[engine]\nscript = \"public/index.php\"\n"),
+    ]);
+    let cannot = "! the application cannot be booted, and `classic` will serve it: ";
+    says(&check(project.path()).stdout, &[cannot]);
+    let surus = Surus::serve(project.path(), &["--workers", "1"]);
+    surus.wait_for_log(|log| log.contains("`classic` serves it instead"));
+    assert_eq!(get(&surus, "/"), (200, "page".to_owned()));
+}
+
+#[test]
 fn check_names_private_files_behind_links_and_in_directories_of_routes() {
     let files = [
         ("app/public/index.php", "<?php echo 'x';"),

@@ -29,7 +29,7 @@ use crate::observe::log;
 use crate::observe::log_context::Names;
 use crate::observe::log_format::Format;
 use crate::observe::metrics::Metrics;
-use crate::package;
+use crate::package::{self, laravel};
 use crate::units::Time;
 
 /// The application's directory and configuration.
@@ -130,6 +130,12 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
             config.env.insert(name.clone(), value);
         }
     }
+    laravel::remove_unneeded_defaults(
+        &directory,
+        &config.lambda.env_defaults,
+        &mut config.env,
+        text,
+    );
     engine_setup::look_at_application(&directory, &mut config);
     if matches!(config.engine.warmup, Warmup::Auto | Warmup::Learn) {
         // It would take longer than it saves a function that serves few events.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{StatusCode, Uri};
+use http::{StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
 
 use crate::app::site::Site;
 use crate::cli::boot_proof::{self, ProbeAnswers};
 use crate::cli::{page_diff, warm_ups};
 use crate::engine::Engine;
+use crate::engines::learned::NO_HOST;
 use crate::event::{Event, Failure, Response};
 
 /// How long an answer may take.
@@ -87,14 +88,40 @@ impl Probes<'_> {
     }
 }
 
-/// Why a page that does not answer 200 is left out.
-pub fn other_status(page: &str, status: StatusCode) -> String {
-    let uri = page.parse::<Uri>().ok();
-    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
-    format!(
-        "status {} at {host}; name the host that visitors use in [[route]] or [[site]]",
-        status.as_u16()
-    )
+/// The status that a page answers with.
+pub struct PageStatus {
+    pub code: StatusCode,
+    /// The host that a redirect names.
+    target: Option<String>,
+}
+
+impl PageStatus {
+    pub fn is_ok(&self) -> bool {
+        self.code == StatusCode::OK
+    }
+
+    /// Whether the application may answer otherwise later: it fails or limits requests.
+    pub fn is_temporary(&self) -> bool {
+        self.code.is_server_error() || self.code == StatusCode::TOO_MANY_REQUESTS
+    }
+
+    /// Why a page that does not answer 200 is left out. Names the host as the remedy only if the
+    /// host is the likely cause.
+    pub fn reason(&self, page: &str) -> String {
+        let uri = page.parse::<Uri>().ok();
+        let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+        let status = format!("status {} at {host}", self.code.as_u16());
+        let leaves = |target: &String| !target.eq_ignore_ascii_case(host);
+        let rejects_host = matches!(
+            self.code,
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::MISDIRECTED_REQUEST
+        );
+        if host == NO_HOST || rejects_host || self.target.as_ref().is_some_and(leaves) {
+            format!("{status}; name the host that visitors use in [[route]] or [[site]]")
+        } else {
+            status
+        }
+    }
 }
 
 /// Like [`warm_ups::get_learned`], on a thread that may wait for the disk.
@@ -110,7 +137,7 @@ pub async fn statuses(
     engine: &dyn Engine,
     pages: &[String],
     site: &Arc<Site>,
-) -> Vec<Option<StatusCode>> {
+) -> Vec<Option<PageStatus>> {
     let mut all = Vec::new();
     for page in pages {
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, status(engine, page, site));
@@ -119,13 +146,19 @@ pub async fn statuses(
     all
 }
 
-async fn status(engine: &dyn Engine, page: &str, site: &Arc<Site>) -> Option<StatusCode> {
+async fn status(engine: &dyn Engine, page: &str, site: &Arc<Site>) -> Option<PageStatus> {
     let mut event = get_learned(page, site).await?;
     event.deadline = Instant::now() + ANSWER_TIMEOUT;
     let (parts, body) = engine.handle(Box::new(event)).await.ok()?.into_parts();
     // To the script, a body that is dropped is a client that has left.
     Limited::new(body, MAX_BODY).collect().await.ok()?;
-    Some(parts.status)
+    let location = parts.headers.get(header::LOCATION);
+    let location = location.filter(|_| parts.status.is_redirection());
+    let target = location.and_then(|location| Uri::try_from(location.as_bytes()).ok());
+    Some(PageStatus {
+        code: parts.status,
+        target: target.and_then(|target| target.host().map(str::to_owned)),
+    })
 }
 
 async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Outcome<Vec<u8>> {
@@ -136,4 +169,47 @@ async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Outcom
     let body = Limited::new(body, MAX_BODY).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
     Ok(page_diff::comparable(&parts, &body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, target: Option<&str>) -> PageStatus {
+        PageStatus {
+            code: StatusCode::from_u16(code).unwrap_or_default(),
+            target: target.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn errors_and_limits_are_temporary() {
+        for code in [429, 500, 503] {
+            assert!(status(code, None).is_temporary(), "{code}");
+        }
+        for code in [200, 302, 400, 403, 404] {
+            assert!(!status(code, None).is_temporary(), "{code}");
+        }
+    }
+
+    #[test]
+    fn reason_names_the_host_only_if_it_is_the_likely_cause() {
+        let page = "http://a.test/";
+        for (code, target, is_host) in [
+            (400, None, true),
+            (404, None, true),
+            (421, None, true),
+            (301, Some("b.test"), true),
+            (301, Some("A.test"), false),
+            (302, None, false),
+            (403, None, false),
+        ] {
+            let reason = status(code, target).reason(page);
+            assert_eq!(reason.contains("name the host"), is_host, "{reason}");
+        }
+        let forbidden = status(403, None);
+        assert_eq!(forbidden.reason(page), "status 403 at a.test");
+        let reason = forbidden.reason("http://localhost/");
+        assert!(reason.contains("name the host"), "{reason}");
+    }
 }

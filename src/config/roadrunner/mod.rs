@@ -22,8 +22,11 @@ pub struct Settings {
     pub table: Table,
     /// What has no counterpart.
     pub ignored: Vec<String>,
-    /// Surus's time limits where the file sets none. RoadRunner has none then.
+    /// Surus's time limits that apply because no file sets one. RoadRunner has none then. Known
+    /// after [`Settings::merge_into`].
     pub own_limits: Vec<&'static str>,
+    /// The file has `http`.
+    serves_http: bool,
 }
 
 /// The names that RoadRunner and its users give the file.
@@ -45,7 +48,7 @@ pub fn read(project: &Path) -> Result<Option<Settings>> {
 }
 
 /// Sets what `table` does not set.
-pub fn apply(table: &mut Table, defaults: Table) {
+fn apply(table: &mut Table, defaults: Table) {
     for (name, value) in defaults {
         match (table.get_mut(&name), value) {
             (Some(Value::Table(own)), Value::Table(defaults)) => apply(own, defaults),
@@ -80,17 +83,10 @@ fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settin
     let serves_files = visit.serves_files && !visit.limits_files;
     let directory = visit.directory;
     let networks = (visit.trusts_proxies).then_some(visit.networks);
-    let limits_jobs = visit.pipelines.timeout.is_some();
     let (queues, ignored) = visit.pipelines.queues();
     settings.ignored.extend(ignored);
-    let limit = |table: &Table| table.get("http")?.get("request_timeout").cloned();
-    if sections.iter().any(|(name, _)| name == "http") && limit(&settings.table).is_none() {
-        settings.own_limits.push("http.request_timeout");
-    }
+    settings.serves_http = sections.iter().any(|(name, _)| name == "http");
     if !queues.is_empty() {
-        if !limits_jobs {
-            settings.own_limits.push("queue.timeout");
-        }
         settings.table.insert("queue".into(), queues.into());
     }
     // Only that middleware reads the networks.
@@ -108,6 +104,22 @@ fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settin
 }
 
 impl Settings {
+    /// Sets what `table` does not set, and finds the time limits that neither sets.
+    pub fn merge_into(&mut self, table: &mut Table) {
+        // Queues of `table` replace those of the file.
+        let has_queues = table.contains_key("queue");
+        apply(table, std::mem::take(&mut self.table));
+        let http = table.get("http");
+        if self.serves_http && http.and_then(|http| http.get("request_timeout")).is_none() {
+            self.own_limits.push("http.request_timeout");
+        }
+        let queues = table.get("queue").and_then(Value::as_array);
+        let has_no_limit = |queue: &Value| queue.get("timeout").is_none();
+        if !has_queues && queues.is_some_and(|queues| queues.iter().any(has_no_limit)) {
+            self.own_limits.push("queue.timeout");
+        }
+    }
+
     /// Logs that the file was read, and what of it is ignored.
     pub fn log(&self) {
         info!(file = %self.file.display(), "configuration of RoadRunner read");
@@ -122,7 +134,9 @@ impl Settings {
             let settings = self.own_limits.join(", ");
             warn!(
                 settings,
-                "RoadRunner has no time limit without exec_ttl; those of Surus apply"
+                remedy = "set http.request_timeout for requests, and \
+                          jobs.pool.supervisor.exec_ttl for jobs",
+                "RoadRunner's configuration sets no time limit; those of Surus apply"
             );
         }
     }

@@ -134,27 +134,31 @@ jobs:
 }
 
 #[test]
-fn time_limits_that_the_file_does_not_set_are_listed() {
-    let limits = |http: &str, jobs: &str| {
+fn time_limits_that_no_file_sets_are_listed() {
+    let merged = |text: &str, own: &str| {
+        let mut settings = read(text);
+        settings.merge_into(&mut toml::from_str(own).unwrap());
+        settings.own_limits
+    };
+    let limits_with = |own: &str, http: &str, jobs: &str| {
         let jobs = format!(
             "jobs:\n  consume: [a]\n  pool:\n    supervisor: {{{jobs}}}\n  pipelines:\n    \
              a:\n      driver: amqp\n"
         );
-        read(&format!(
-            "http:\n  pool:\n    supervisor: {{{http}}}\n{jobs}"
-        ))
-        .own_limits
+        let text = format!("http:\n  pool:\n    supervisor: {{{http}}}\n{jobs}");
+        merged(&text, own)
     };
+    let limits = |http: &str, jobs: &str| limits_with("", http, jobs);
     let both = ["http.request_timeout", "queue.timeout"];
     assert_eq!(limits("", ""), both);
     assert_eq!(limits("exec_ttl: 0s", "exec_ttl: 0s"), both, "no limit");
     assert_eq!(limits("exec_ttl: 90s", ""), both[1..]);
     assert_eq!(limits("", "exec_ttl: 90s"), both[..1]);
-    assert!(
-        read("server:\n  command: php app.php\n")
-            .own_limits
-            .is_empty()
-    );
+    let own = "http.request_timeout = \"10m\"";
+    assert_eq!(limits_with(own, "", ""), both[1..]);
+    let own = "[[queue]]\nname = \"other\"";
+    assert_eq!(limits_with(own, "", ""), both[..1]);
+    assert!(merged("server:\n  command: php app.php\n", "").is_empty());
 }
 
 #[test]

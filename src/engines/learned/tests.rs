@@ -109,6 +109,20 @@ async fn pages_of_too_few_addresses_are_reported_in_the_first_round_and_once() {
     assert_eq!(end_round(&learned, 20_000, 1).await, Ok(Vec::new()));
 }
 
+/// Each frequent page may find a third client in a later round.
+#[tokio::test]
+async fn pages_of_too_few_addresses_of_many_are_reported_in_the_last_round() {
+    let learned = Learned::default();
+    for number in 0..3 {
+        let client = IpAddr::from([203, 0, 113, number]);
+        add_address(&mut learned.lock().addresses, Some(client));
+    }
+    for count in [200, 2_000] {
+        assert_eq!(end_round(&learned, count, 2).await, Ok(Vec::new()));
+    }
+    assert_eq!(end_round(&learned, 20_000, 2).await, Err(FEW_ADDRESSES));
+}
+
 #[tokio::test]
 async fn pages_of_too_few_answers_are_reported_in_the_last_round() {
     let learned = Learned::default();

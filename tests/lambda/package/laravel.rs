@@ -124,6 +124,9 @@ fn laravel_runs_unchanged_from_its_package() {
     let zip = zips.path().join("function.zip");
     let made = project.package(&zip, &["--bootstrap", bootstrap.to_str().unwrap()]);
     assert!(made.status.success(), "{}", text(&made));
+    let printed = text(&made);
+    let drivers = "SESSION_DRIVER=cookie, CACHE_STORE=array";
+    assert!(printed.contains(drivers), "{printed}");
     let root = unpack(&zip);
     assert!(!root.path().join("var/task/app/storage").exists());
     for (environment, driver, visit) in [

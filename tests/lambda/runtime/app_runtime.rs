@@ -78,3 +78,20 @@ fn variables_of_the_function_override_defaults_of_the_package() {
     let function = Function::start(&files, &env);
     assert_eq!(function.get("a", "/").text(), "own function default");
 }
+
+#[test]
+fn database_connection_of_the_function_keeps_the_session_driver_of_laravel() {
+    let code = "<?php echo getenv('SESSION_DRIVER') ?: 'none', ' ', getenv('CACHE_STORE');";
+    let settings = "[env]\nSESSION_DRIVER = 'cookie'\nCACHE_STORE = 'array'\n\
+                    [lambda]\nenv_defaults = ['SESSION_DRIVER', 'CACHE_STORE']\n";
+    let dotenv = "DB_CONNECTION=sqlite\nSESSION_DRIVER=database\nCACHE_STORE=file\n";
+    let files = [
+        ("index.php", code),
+        ("surus.toml", settings),
+        (".env", dotenv),
+    ];
+    for (connection, expected) in [("sqlite", "cookie array"), ("mysql", "none array")] {
+        let function = Function::start(&files, &[("DB_CONNECTION", connection)]);
+        assert_eq!(function.get("a", "/").text(), expected);
+    }
+}
