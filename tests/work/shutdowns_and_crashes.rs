@@ -115,7 +115,8 @@ fn innocent_job_does_not_run_a_third_time_with_the_one_that_kills_its_worker() {
 
 #[test]
 fn job_that_comes_while_php_cannot_start_keeps_its_tries() {
-    let plain = Plain::new(Kind::Sqlite, "tries = 1\ntimeout = '2s'\n");
+    let settings = "tries = 2\nbackoff = '1s'\ntimeout = '2s'\n";
+    let plain = Plain::new(Kind::Sqlite, settings);
     let work = plain.start(&["--workers", "1", "--engine", "fork"]);
     plain.push(0, "");
     work.wait_until(|| plain.table.is_empty());
@@ -124,7 +125,8 @@ fn job_that_comes_while_php_cannot_start_keeps_its_tries() {
     std::fs::write(&handler, "<?php this does not boot").unwrap();
     // The first is the master process of the workers.
     signal(descendants(work.pid())[0], "KILL");
-    plain.push(1, "");
+    // Its first run fails, so it would be buried if a return had cost it a try.
+    plain.push(1, "throw once");
     // Surus has tried several times.
     work.wait_for_log(|log| log.matches("cannot restart PHP").count() >= 4);
     std::fs::write(&handler, code).unwrap();

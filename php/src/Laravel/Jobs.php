@@ -65,7 +65,8 @@ final class Jobs
         ) {
             $this->disconnect();
 
-            return ['refused' => true];
+            // An older binary does not know `refused`, and would take the job as done.
+            return ['refused' => true, 'release' => 3];
         }
         $this->horizon->begun($job);
         $thrown = isset($event['lost'])

@@ -46,6 +46,14 @@ struct CrashCount {
 pub struct RunningJob<'a> {
     counts: &'a CrashCounts,
     at: Option<usize>,
+    has_run: bool,
+}
+
+impl RunningJob<'_> {
+    /// Ends a job that has not run after all. Its crashes and its suspicion stay.
+    pub fn skip(mut self) {
+        self.has_run = false;
+    }
 }
 
 impl CrashCounts {
@@ -100,6 +108,7 @@ impl CrashCounts {
             let running = RunningJob {
                 counts: self,
                 at: None,
+                has_run: true,
             };
             return (running, crashes);
         }
@@ -125,7 +134,12 @@ impl CrashCounts {
             crashes = entry.crashes;
             self.write(at, &entries);
         }
-        (RunningJob { counts: self, at }, crashes)
+        let running = RunningJob {
+            counts: self,
+            at,
+            has_run: true,
+        };
+        (running, crashes)
     }
 
     /// This process was asked to end. If it is killed from now on, because its jobs take longer
@@ -167,9 +181,11 @@ impl Drop for RunningJob<'_> {
         let mut entries = self.counts.lock();
         let entry = &mut entries[at];
         entry.running = entry.running.saturating_sub(1);
-        // The process has survived it.
-        entry.is_suspect = false;
-        entry.crashes = 0;
+        if self.has_run {
+            // The process has survived it.
+            entry.is_suspect = false;
+            entry.crashes = 0;
+        }
         self.counts.write(at, &entries);
     }
 }
@@ -285,6 +301,23 @@ mod tests {
             assert_eq!(known, Some(crashes), "{payload}");
         }
         assert_eq!(counts.suspicion(&queue, &job("e")), None);
+    }
+
+    #[test]
+    fn job_that_has_not_run_keeps_its_crashes() {
+        let file = tempfile::tempfile().unwrap();
+        killed_with(&file, &["a"]);
+        let counts = CrashCounts::read(Some(file.try_clone().unwrap()));
+        let queue = Queue::default();
+        counts.begin(&queue, &job("a")).0.skip();
+        counts.begin(&queue, &job("b")).0.skip();
+        assert_eq!(counts.suspicion(&queue, &job("a")), Some(1));
+        assert_eq!(counts.suspicion(&queue, &job("b")), None);
+        // It does not count as running, so another kill is not its fault.
+        drop(counts);
+        let counts = CrashCounts::read(Some(file));
+        assert_eq!(counts.begin(&queue, &job("a")).1, 1);
+        assert_eq!(counts.suspicion(&queue, &job("a")), None);
     }
 
     #[test]

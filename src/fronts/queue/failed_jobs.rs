@@ -25,9 +25,13 @@ pub async fn failures(
     let Some(id) = requested.id() else {
         return list(fronts).await;
     };
-    let kept = keepers(fronts, id).await?;
+    let (kept, unreachable) = keepers(fronts, id).await;
     if kept.is_empty() {
-        return of_applications(fronts, requested, id).await;
+        let found = of_applications(fronts, requested, id).await?;
+        return match unreachable {
+            Some(error) if found.is_empty() => Err(error),
+            _ => Ok(found),
+        };
     }
     let references = kept.iter().map(|(it, own)| reference(&it.queue.name, own));
     let mut references: BTreeSet<_> = references.collect();
@@ -85,25 +89,42 @@ async fn list(fronts: &[Arc<Front>]) -> anyhow::Result<Vec<FailedJob>> {
     Ok(listed.collect())
 }
 
-/// The queues that keep a job with this id, which may follow the queue's name; and its id there.
+/// A queue, and the id of a job there.
+type Place<'a> = (&'a Consumer, &'a str);
+
+/// The queues that keep a job with this id, which may follow the queue's name. If there are none,
+/// also the error of the first queue that cannot be asked.
 async fn keepers<'a>(
     fronts: &'a [Arc<Front>],
     id: &'a str,
-) -> anyhow::Result<Vec<(&'a Consumer, &'a str)>> {
-    let mut kept = Vec::new();
-    for front in fronts {
-        for consumer in &front.consumers {
-            let rest = id.strip_prefix(consumer.queue.name.as_str());
-            let own = rest.and_then(|rest| rest.strip_prefix('/'));
-            for id in [Some(id), own].into_iter().flatten() {
-                let found = consumer.failures(Failures::Find(id.into())).await?;
-                if !found.is_empty() {
-                    kept.push((consumer, id));
-                }
+) -> (Vec<Place<'a>>, Option<anyhow::Error>) {
+    let mut unreachable = None;
+    for places in places(fronts, id) {
+        let mut kept = Vec::new();
+        for (consumer, id) in places {
+            match consumer.failures(Failures::Find(id.into())).await {
+                Ok(found) if found.is_empty() => {}
+                Ok(_) => kept.push((consumer, id)),
+                Err(error) => unreachable = unreachable.or(Some(error)),
             }
         }
+        if !kept.is_empty() {
+            return (kept, None);
+        }
     }
-    Ok(kept)
+    (Vec::new(), unreachable)
+}
+
+/// The queue that an id names, to be asked first; then all queues.
+fn places<'a>(fronts: &'a [Arc<Front>], id: &'a str) -> [Vec<Place<'a>>; 2] {
+    let (mut named, mut all) = (Vec::new(), Vec::new());
+    for consumer in fronts.iter().flat_map(|front| &front.consumers) {
+        let rest = id.strip_prefix(consumer.queue.name.as_str());
+        let own = rest.and_then(|rest| rest.strip_prefix('/'));
+        named.extend(own.map(|own| (consumer, own)));
+        all.push((consumer, id));
+    }
+    [named, all]
 }
 
 /// Retries or forgets a job that an application keeps.
@@ -212,6 +233,9 @@ mod tests {
     use crate::fronts::queue::{Queue, Settings};
     use crate::fronts::records::suspects::Suspects;
 
+    /// An id of a broker that cannot be reached.
+    const UNREACHABLE: &str = "unreachable";
+
     /// Keeps failed jobs with these ids.
     struct Kept(Mutex<Vec<&'static str>>);
 
@@ -234,6 +258,9 @@ mod tests {
 
         fn failures(&self, requested: Failures) -> Pending<'_, Vec<FailedJob>> {
             let mut kept = self.0.lock().unwrap();
+            if kept.contains(&UNREACHABLE) {
+                return Box::pin(async { Err(anyhow::anyhow!("cannot reach the broker")) });
+            }
             let is_meant = |id: &str| requested.id().is_none_or(|requested| requested == id);
             let found = kept.iter().filter(|id| is_meant(id));
             let job = |id: &&str| FailedJob::new(id.to_string(), "", b"", "", String::new());
@@ -301,5 +328,22 @@ mod tests {
         }
         let missing = failures(&fronts, &Failures::Forget("1".into())).await;
         assert!(missing.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn unreachable_broker_is_reported_only_if_no_other_keeps_the_job() {
+        let fronts = [front(&[
+            ("gone", &[UNREACHABLE]),
+            ("mail", &["1", "2"]),
+            ("news", &["1"]),
+        ])];
+        for id in ["mail/1", "2", "1"] {
+            let done = failures(&fronts, &Failures::Retry(id.into())).await;
+            assert_eq!(done.unwrap().len(), 1, "{id}");
+        }
+        for id in ["1", "gone/1"] {
+            let error = failures(&fronts, &Failures::Forget(id.into())).await;
+            assert!(error.unwrap_err().to_string().contains("gone"), "{id}");
+        }
     }
 }

@@ -18,6 +18,9 @@ use crate::fronts::records::order::RecordOrder;
 const AHEAD: f64 = 0.1;
 /// How many jobs of a queue wait here at most, with those behind others of their group.
 pub const MAX_AHEAD: usize = 100;
+/// How many suspects count among these at most. One suspect runs at a time, so that more of them
+/// would stop their queue.
+const SUSPECTS_AHEAD: usize = 10;
 /// The weight of the newest job in a queue's mean.
 const NEWEST: f64 = 0.2;
 /// What a job is charged with before one of its queue has ended, in seconds.
@@ -179,10 +182,16 @@ impl<J> Scheduler<J> {
         let rate = queue.share.rate.map_or(f64::INFINITY, JobRate::per_second);
         let ahead = ahead.min((rate * AHEAD) as usize).clamp(1, MAX_AHEAD);
         let ready = queue.ready();
+        let waiting = queue.waiting.len() - queue.isolated.saturating_sub(SUSPECTS_AHEAD);
         match ready <= ahead / 2 {
-            true => (ahead - ready).min(MAX_AHEAD.saturating_sub(queue.waiting.len())),
+            true => (ahead - ready).min(MAX_AHEAD.saturating_sub(waiting)),
             false => 0,
         }
+    }
+
+    /// How many suspects of a queue wait.
+    pub fn suspects(&self, queue: usize) -> usize {
+        self.queues[queue].isolated
     }
 
     /// The job that begins now. None while all workers are busy or nothing may begin.

@@ -81,6 +81,11 @@ impl Front {
     }
 }
 
+/// How many suspects of a queue are held at most, without those of groups. Others are postponed.
+const SUSPECTS_HELD: usize = 1000;
+/// How long a postponed suspect rests.
+const SUSPECT_PAUSE: Duration = Duration::from_secs(60);
+
 type Receiving = Work<(usize, anyhow::Result<Vec<Job>>)>;
 
 type Work<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
@@ -301,6 +306,13 @@ impl Drive {
             let consumer = &self.front.consumers[queue];
             let group = consumer.group(&job);
             let isolation = self.isolation(queue, &job);
+            if isolation != Isolation::Shared
+                && group.is_none()
+                && self.scheduler.suspects(queue) >= SUSPECTS_HELD
+            {
+                self.settle(queue, job, Disposition::Postpone(SUSPECT_PAUSE));
+                continue;
+            }
             self.scheduler.push(queue, group, job, isolation);
         }
     }
@@ -311,7 +323,7 @@ impl Drive {
         let queue = &front.consumers[queue].queue;
         let is_suspect = || {
             let suspects = &front.suspects;
-            !suspects.is_empty() && suspects.is_suspect(&format::name(queue, job))
+            !suspects.is_empty() && suspects.is_crash_suspect(&format::name(queue, job))
         };
         match front.crash_counts.suspicion(queue, job) {
             // The next kill is the last, so it must not be the fault of another job.
@@ -451,7 +463,7 @@ async fn changed(capacity: &mut Option<watch::Receiver<usize>>) {
 async fn ended(front: Arc<Front>, begun: BegunJob, mut job: Job) -> Ended {
     let began = Instant::now();
     let consumer = &front.consumers[begun.queue];
-    let (_running, crashes) = front.crash_counts.begin(&consumer.queue, &job);
+    let (running, crashes) = front.crash_counts.begin(&consumer.queue, &job);
     let jobs = Jobs {
         crashes,
         runs: &consumer.runs,
@@ -462,6 +474,9 @@ async fn ended(front: Arc<Front>, begun: BegunJob, mut job: Job) -> Ended {
     };
     let verdict = AssertUnwindSafe(jobs.run(&mut job)).catch_unwind().await;
     let verdict = verdict.unwrap_or_else(|panic| bug(&*panic));
+    if matches!(verdict.outcome, Outcome::Refused | Outcome::Busy(_)) {
+        running.skip();
+    }
     Ended {
         begun,
         job,

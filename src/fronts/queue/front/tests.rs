@@ -375,3 +375,19 @@ async fn jobs_that_have_crashed_two_workers_run_one_at_a_time_with_others() {
     let waiting = drive.scheduler.clear(0).into_iter().map(|job| job.lease.id);
     assert_eq!(waiting.collect::<Vec<_>>(), ["2"]);
 }
+
+#[tokio::test]
+async fn surplus_suspects_are_postponed() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    let queue = Queue::default();
+    let all = 0..SUSPECTS_HELD + 2;
+    for job in jobs(all.clone()).expect("they are made here") {
+        for _ in 0..2 {
+            drive.front.suspects.note(&format::name(&queue, &job));
+        }
+    }
+    drive.received(0, jobs(all));
+    assert_eq!(drive.scheduler.suspects(0), SUSPECTS_HELD);
+    assert_eq!(drive.settling.len(), 2);
+}

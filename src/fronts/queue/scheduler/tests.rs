@@ -336,6 +336,20 @@ fn waiting_suspects_leave_room_for_other_jobs() {
 }
 
 #[test]
+fn many_waiting_suspects_do_not_stop_their_queue() {
+    let now = Instant::now();
+    let mut scheduler = Scheduler::new([share(1)], 4, false);
+    for job in 0..3 * MAX_AHEAD {
+        scheduler.push(0, None, job, Isolation::Suspect);
+    }
+    let (_running, _) = scheduler.next(now).unwrap();
+    assert_eq!(scheduler.suspects(0), 3 * MAX_AHEAD - 1);
+    assert_eq!(scheduler.room(0), 1);
+    scheduler.push(0, None, 1000, Isolation::Shared);
+    assert_eq!(scheduler.next(now).unwrap().1, 1000);
+}
+
+#[test]
 fn job_that_runs_alone_waits_for_the_running_ones_and_begins_before_later_ones() {
     let now = Instant::now();
     let mut scheduler = Scheduler::new([share(1), share(1)], 3, false);

@@ -23,7 +23,7 @@ use crate::fronts::queue::source::{Pending, Source};
 /// How long PHP may take to list the events that are due.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// If the clock is set by more minutes than this, it was wrong before. The schedule then goes on
-/// from the new time and catches up on nothing.
+/// from the new time and catches up on nothing. Events that wait for longer are left out.
 const FAR: u64 = 180;
 
 pub struct LaravelSchedule {
@@ -35,7 +35,7 @@ pub struct LaravelSchedule {
 struct Inner {
     runner: Arc<Runner>,
     state: Mutex<State>,
-    /// Wakes the receiver after each answer.
+    /// Wakes the receiver after each answer, and when an event is postponed.
     answered: Notify,
 }
 
@@ -101,6 +101,7 @@ impl State {
 
     /// Adds events that are due. One that is due in several minutes runs once.
     fn add(&mut self, events: Vec<Event>, now: u64) {
+        self.leave_out_old(now);
         for event in events {
             let left = (event.due + 60).saturating_sub(now);
             let every = event.every.filter(|every| *every > 0);
@@ -116,8 +117,24 @@ impl State {
         }
     }
 
-    /// The events that begin now, at most `most` of them.
-    fn due(&mut self, most: usize) -> Vec<Job> {
+    /// Removes events that have waited for too long, for a worker or the end of a pause.
+    fn leave_out_old(&mut self, now: u64) {
+        self.waiting.retain(|(_, event)| {
+            let is_old = now.saturating_sub(event.due) > FAR * 60;
+            if is_old {
+                warn!(
+                    schedule_event = event.name,
+                    due = event.due,
+                    "the event has waited for more than three hours, so it is left out"
+                );
+            }
+            !is_old
+        });
+    }
+
+    /// The events that begin now, at most `most` of them. `seconds`: since 1970.
+    fn due(&mut self, most: usize, seconds: u64) -> Vec<Job> {
+        self.leave_out_old(seconds);
         let now = Instant::now();
         let mut jobs = Vec::new();
         let waiting = std::mem::take(&mut self.waiting);
@@ -253,7 +270,7 @@ impl Source for LaravelSchedule {
             while !stop.is_cancelled() {
                 let wait = {
                     let mut state = self.inner.state();
-                    let jobs = state.due(most);
+                    let jobs = state.due(most, epoch().as_secs());
                     if !jobs.is_empty() {
                         return Ok(jobs);
                     }
@@ -279,7 +296,11 @@ impl Source for LaravelSchedule {
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         let mut state = self.inner.state();
         match disposition {
-            Disposition::Postpone(pause) => state.postpone(&job, pause),
+            Disposition::Postpone(pause) => {
+                state.postpone(&job, pause);
+                // The receiver may sleep for longer.
+                self.inner.answered.notify_one();
+            }
             _ => {
                 state.running.remove(&job.lease.id);
             }
@@ -372,24 +393,44 @@ mod tests {
             vec![event("a", None), event("b", None), event("a", None)],
             now,
         );
-        assert_eq!(state.due(1).len(), 1);
-        let second = state.due(10);
+        assert_eq!(state.due(1, now).len(), 1);
+        let second = state.due(10, now);
         assert_eq!((second.len(), &*second[0].lease.id), (1, "b"));
         state.add(vec![event("b", None)], now);
-        assert!(state.due(10).is_empty(), "it still runs");
+        assert!(state.due(10, now).is_empty(), "it still runs");
         state.running.clear();
-        assert!(state.due(10).is_empty(), "a missed run is skipped");
+        assert!(state.due(10, now).is_empty(), "a missed run is skipped");
     }
 
     #[test]
     fn event_that_no_worker_could_take_begins_later() {
         let mut state = State::new(0);
-        state.add(vec![event("a", None)], START * 60 + 1);
-        let job = state.due(1).pop().expect("it is due");
+        let now = START * 60 + 1;
+        state.add(vec![event("a", None)], now);
+        let job = state.due(1, now).pop().expect("it is due");
         state.postpone(&job, Duration::ZERO);
-        let again = state.due(10);
+        let again = state.due(10, now);
         assert_eq!((again.len(), &again[0].payload), (1, &job.payload));
-        assert!(state.due(10).is_empty(), "it runs");
+        assert!(state.due(10, now).is_empty(), "it runs");
+    }
+
+    #[test]
+    fn event_that_has_waited_for_more_than_three_hours_is_left_out() {
+        let mut state = State::new(0);
+        let late = (START + FAR) * 60;
+        state.add(vec![event("a", None), event("b", None)], START * 60 + 1);
+        assert_eq!(state.due(1, late).len(), 1, "not yet too late");
+        assert!(state.due(10, late + 1).is_empty());
+        assert!(state.waiting.is_empty());
+        // A later run takes the place of one that has waited for too long.
+        state.add(vec![event("b", None)], START * 60 + 1);
+        let later = Event {
+            due: late + 60,
+            ..event("b", None)
+        };
+        state.add(vec![later], late + 61);
+        let begun = state.due(10, late + 61);
+        assert_eq!((begun.len(), &*begun[0].lease.id), (1, "b"));
     }
 
     #[test]
