@@ -185,8 +185,7 @@ fn sets_any(
 ) -> bool {
     let connection = connection.or(file.get("DB_CONNECTION").map(String::as_str));
     let is_sqlite = connection.unwrap_or("sqlite") == "sqlite";
-    let is_replaced =
-        |value: &str| replaces.contains(&value) && (value != "database" || is_sqlite);
+    let is_replaced = |value: &str| replaces.contains(&value) && (value != "database" || is_sqlite);
     let mut values = names.iter().filter_map(|name| file.get(*name));
     values.any(|value| !is_replaced(value))
 }

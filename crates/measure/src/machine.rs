@@ -91,7 +91,10 @@ fn cpu(cpuinfo: &str, board: &str) -> String {
         (Some((_, name)), _) => (*name).to_string(),
         _ if !board.is_empty() && board != VIRTUAL_BOARD => board.to_string(),
         (None, Some(implementer)) if !parts.is_empty() => {
-            format!("CPU implementer {implementer}, part {}", parts.join(" and "))
+            format!(
+                "CPU implementer {implementer}, part {}",
+                parts.join(" and ")
+            )
         }
         _ => format!("unknown {} CPU", std::env::consts::ARCH),
     }
