@@ -92,9 +92,9 @@ impl Learner {
     async fn change(&self, pages: Vec<String>, site: &Arc<Site>) {
         let mut generation = self.generation();
         match self.try_change(pages.clone(), site).await {
-            Ok(Tried::All) => return,
+            Ok(PageTrial::All) => return,
             // The other pages may have made another boot serve.
-            Ok(Tried::ExceptFailing) => generation = self.generation(),
+            Ok(PageTrial::ExceptFailing) => generation = self.generation(),
             Err(Interrupted) => info!(
                 engine = self.planned.pool_config.name,
                 "learned pages are compared later, because the application boots for another reason"
@@ -116,7 +116,7 @@ impl Learner {
         &self,
         mut pages: Vec<String>,
         site: &Arc<Site>,
-    ) -> Result<Tried, Interrupted> {
+    ) -> Result<PageTrial, Interrupted> {
         let began = Instant::now();
         let tried;
         (pages, tried) = self.with_status_200(pages, site).await?;
@@ -161,8 +161,8 @@ impl Learner {
     }
 
     /// Makes the next start try no page, if none warms up this boot and all were tried.
-    async fn forget_pages(&self, tried: Tried) {
-        if tried == Tried::All && self.learned().pages().is_empty() {
+    async fn forget_pages(&self, tried: PageTrial) {
+        if tried == PageTrial::All && self.learned().pages().is_empty() {
             self.set(&[], true).await;
         }
     }
@@ -174,7 +174,7 @@ impl Learner {
         &self,
         pages: Vec<String>,
         site: &Arc<Site>,
-    ) -> Result<(Vec<String>, Tried), Interrupted> {
+    ) -> Result<(Vec<String>, PageTrial), Interrupted> {
         let began = Instant::now();
         // So that other boots wait: `wanted` could miss one that need not.
         let _locked = self.booting.lock_in_background().await;
@@ -190,7 +190,7 @@ impl Learner {
         {
             return Err(Interrupted);
         }
-        let (mut good, mut tried) = (Vec::new(), Tried::All);
+        let (mut good, mut tried) = (Vec::new(), PageTrial::All);
         for (page, status) in pages.into_iter().zip(statuses) {
             match status.filter(is_other) {
                 Some(status) if status.is_temporary() => {
@@ -200,7 +200,7 @@ impl Learner {
                         status = status.code.as_u16(),
                         "a learned page fails for now and is asked for again later"
                     );
-                    tried = Tried::ExceptFailing;
+                    tried = PageTrial::ExceptFailing;
                 }
                 Some(status) => {
                     let why = status.reason(&page);
@@ -375,7 +375,7 @@ pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
 
 /// Which pages an attempt has tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tried {
+enum PageTrial {
     All,
     /// All but those that fail for now.
     ExceptFailing,
