@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use self::scripts::Scripts;
+use self::scripts::{PUT_BACK, Scripts};
 use self::server::Link;
 pub use self::server::RedisServer;
 pub use self::stream::{RedisStream, Stream};
@@ -177,12 +177,15 @@ impl RedisQueue {
             To::Back => ("back", 0),
             To::Delayed(at) => ("delayed", at),
         };
-        let mut call = self.scripts.put_back.prepare_invoke();
-        call.key(&self.keys.jobs).key(&self.keys.delayed);
-        call.key(&self.keys.reserved).key(&self.keys.notify);
-        call.arg(&job.lease.token[..]).arg(&member[..]);
-        call.arg(place).arg(score);
-        self.shared.call(&call).await
+        // Not by its hash: if the server does not know that yet, a call is repeated, and jobs that
+        // go back to the front change their order.
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(PUT_BACK).arg(4);
+        eval.arg(&self.keys.jobs).arg(&self.keys.delayed);
+        eval.arg(&self.keys.reserved).arg(&self.keys.notify);
+        eval.arg(&job.lease.token[..]).arg(&member[..]);
+        eval.arg(place).arg(score);
+        self.shared.command(&eval).await
     }
 
     /// What a job with this number of attempts is in the lists.

@@ -79,7 +79,7 @@ return {jobs, next_due, too_long}
 
 /// Ends a reservation, if it still exists, and puts the job elsewhere. The arguments: the reserved
 /// job, what it becomes, the place, and its score there.
-const PUT_BACK: &str = r#"
+pub const PUT_BACK: &str = r#"
 if not redis.call('zscore', KEYS[3], ARGV[1]) then
     return
 end
@@ -142,7 +142,6 @@ return {
 
 pub struct Scripts {
     pub receive: Script,
-    pub put_back: Script,
     pub bury: Script,
     pub retry: Script,
     pub extend: Script,
@@ -153,7 +152,6 @@ impl Default for Scripts {
     fn default() -> Scripts {
         Scripts {
             receive: Script::new(RECEIVE),
-            put_back: Script::new(PUT_BACK),
             bury: Script::new(BURY),
             retry: Script::new(RETRY),
             extend: Script::new(EXTEND),
