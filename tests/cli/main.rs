@@ -14,6 +14,7 @@ mod bench_options;
 mod bench_reports;
 mod build;
 mod check;
+mod check_boot;
 mod configuration;
 mod init;
 mod manual;
