@@ -165,7 +165,31 @@ impl Laravel {
     pub fn notes(&self) -> Vec<String> {
         notes(&self.notes)
     }
+
+    /// The notes without what follows the name of a queue, in alphabetical order. A released job
+    /// may be reserved before or after others end.
+    pub fn runs(&self, queue: &str) -> Vec<String> {
+        let of_queue = format!(" of {queue}");
+        let notes = self.notes().into_iter();
+        let runs = notes.map(|note| note.split(&of_queue).next().unwrap().to_owned());
+        let mut runs: Vec<_> = runs.collect();
+        runs.sort();
+        runs
+    }
 }
+
+/// What the jobs `well`, `throw`, `release`, `fail` and `well` note, in alphabetical order.
+pub const RUNS: [&str; 9] = [
+    "fail failed: failed by the job",
+    "fail, attempt 1",
+    "release, attempt 1",
+    "release, attempt 2",
+    "throw failed: thrown by the job",
+    "throw, attempt 1",
+    "throw, attempt 2",
+    "well, attempt 1",
+    "well, attempt 1",
+];
 
 pub fn debian() -> PathBuf {
     installed(
@@ -200,33 +224,19 @@ fn jobs_of_an_unconfigured_application_run_as_laravel_decides(kind: Kind) {
             }
             let work = laravel.start(&args);
             work.wait_until(|| laravel.table.is_empty());
-            let runs = [
-                "well, attempt 1",
-                "throw, attempt 1",
-                "release, attempt 1",
-                "fail, attempt 1",
-                "fail failed: failed by the job",
-                "well, attempt 1",
-                "throw, attempt 2",
-                "throw failed: thrown by the job",
-                "release, attempt 2",
-            ];
-            let mut noted = laravel.notes();
+            let noted = laravel.notes();
             if *engine == "rewind" {
                 let clean = noted
                     .iter()
                     .filter(|note| note.ends_with(" of jobs/mails, 0 before"));
                 assert_eq!(clean.count(), 7, "jobs see others: {noted:?}");
             }
-            for note in &mut noted {
-                let run = note.split(" of jobs/mails").next().unwrap().len();
-                note.truncate(run);
-            }
-            // A released job is a new row, which may be reserved before or after others end.
-            noted.sort();
-            let mut runs = runs.map(str::to_string).to_vec();
-            runs.sort();
-            assert_eq!(noted, runs, "{engine} {}", libraries.display());
+            assert_eq!(
+                laravel.runs("jobs/mails"),
+                RUNS,
+                "{engine} {}",
+                libraries.display()
+            );
             let failed = laravel.table.failed();
             assert_eq!(failed.len(), 2, "recorded by Laravel: {failed:?}");
             for (queue, payload, _) in &failed {

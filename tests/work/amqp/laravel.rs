@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::super::laravel::{Laravel, debian};
+use super::super::laravel::{Laravel, RUNS, debian};
 use super::{Broker, Kind, stays};
 
 #[test]
@@ -26,30 +26,10 @@ fn jobs_of_laravel_run_as_laravel_decides() {
         }
         laravel.table.run("delete from jobs");
         let work = laravel.start(&["--workers", "1"]);
-        let mut runs = [
-            "well, attempt 1",
-            "throw, attempt 1",
-            "release, attempt 1",
-            "fail, attempt 1",
-            "fail failed: failed by the job",
-            "well, attempt 1",
-            "throw, attempt 2",
-            "throw failed: thrown by the job",
-            "release, attempt 2",
-        ]
-        .map(str::to_string);
-        work.wait_until(|| laravel.notes().len() >= runs.len());
+        work.wait_until(|| laravel.notes().len() >= RUNS.len());
         work.wait_until(|| laravel.table.failed().len() == 2);
         work.end();
-        let mut noted = laravel.notes();
-        let of_queue = format!(" of jobs/{queue}");
-        for note in &mut noted {
-            let run = note.split(&of_queue).next().unwrap().len();
-            note.truncate(run);
-        }
-        noted.sort();
-        runs.sort();
-        assert_eq!(noted, runs, "{kind:?}");
+        assert_eq!(laravel.runs(&format!("jobs/{queue}")), RUNS, "{kind:?}");
         assert!(broker.take(&queue).is_empty(), "{kind:?}");
         assert!(
             broker.take(&format!("{queue}.failed")).is_empty(),

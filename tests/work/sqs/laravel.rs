@@ -1,7 +1,7 @@
 //! Laravel's jobs in SQS without configuration: pushed by Laravel, decided by Laravel.
 
 use super::super::elasticmq::Queue;
-use super::super::laravel::{Laravel, debian, runs};
+use super::super::laravel::{Laravel, RUNS, debian, runs};
 use super::super::site::framework;
 use super::super::work::with_longer_times;
 use super::{base, dead, queue};
@@ -23,27 +23,8 @@ fn jobs_of_an_unconfigured_application_run_as_laravel_decides() {
         laravel.push(&["well", "throw", "release", "fail", "later well"]);
         let work = laravel.start(&["--workers", "1"]);
         work.wait_until(|| queue.len() == 0);
-        let mut runs = [
-            "well, attempt 1",
-            "throw, attempt 1",
-            "release, attempt 1",
-            "fail, attempt 1",
-            "fail failed: failed by the job",
-            "well, attempt 1",
-            "throw, attempt 2",
-            "throw failed: thrown by the job",
-            "release, attempt 2",
-        ]
-        .map(str::to_string);
-        let mut noted = laravel.notes();
-        let of_queue = format!(" of sqs/{name}");
-        for note in &mut noted {
-            let run = note.split(&of_queue).next().unwrap().len();
-            note.truncate(run);
-        }
-        noted.sort();
-        runs.sort();
-        assert_eq!(noted, runs, "{}: {}", libraries.display(), work.log());
+        let noted = laravel.runs(&format!("sqs/{name}"));
+        assert_eq!(noted, RUNS, "{}: {}", libraries.display(), work.log());
         let failed = laravel.table.failed();
         assert_eq!(failed.len(), 2, "recorded by Laravel: {failed:?}");
         assert!(dead(&queue).is_empty());
