@@ -32,7 +32,7 @@ pub struct Group {
     pub bars: Vec<(String, usize, Measured)>,
 }
 
-/// Draws the groups below each other; the first bar of each is 1×.
+/// Draws the groups below each other. The first contestant's bar is 1×.
 pub fn draw(title: &str, groups: &[Group]) -> String {
     let largest = groups.iter().flat_map(|group| {
         let first = first(group);
@@ -61,7 +61,7 @@ pub fn draw(title: &str, groups: &[Group]) -> String {
         for (name, colour, rate) in &group.bars {
             let ratio = rate.value() / first(group);
             // A rate that the load generator has limited has no multiple.
-            let multiple = rate.multiple_of(&group.bars[0].2);
+            let multiple = baseline(group).and_then(|it| rate.multiple_of(it));
             let multiple = multiple.map_or_else(String::new, |it| format!("{}× · ", it.short()));
             let width = (ratio / largest * LONGEST).max(1.0);
             let (base, name) = (y + 11.0, escape(name));
@@ -82,6 +82,13 @@ pub fn draw(title: &str, groups: &[Group]) -> String {
     out
 }
 
+/// What the bars of a group are compared with. If it was not measured, they have no multiples.
+fn baseline(group: &Group) -> Option<&Measured> {
+    let (_, place, rate) = group.bars.first()?;
+    (*place == 0).then_some(rate)
+}
+
+/// The rate whose bar has the length 1.
 fn first(group: &Group) -> f64 {
     group.bars.first().map_or(1.0, |(_, _, rate)| rate.value())
 }

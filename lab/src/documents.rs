@@ -208,7 +208,12 @@ fn groups(experiment: &Experiment, readme: &Readme, results: &Results) -> Vec<ch
         let bars = readme.contestants.iter().enumerate();
         let bars = bars.filter_map(|(place, name)| {
             let rate = results.median(name, &load.name, Quantity::Rate)?;
-            Some((title(experiment, name).to_string(), place, rate))
+            let title = title(experiment, name);
+            let title = match results.failed_requests(name, &load.name) {
+                Some(_) => format!("{title} {FAILED_MARK}"),
+                None => title.to_string(),
+            };
+            Some((title, place, rate))
         });
         chart::Group {
             title: load.title.clone(),

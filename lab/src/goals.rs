@@ -210,8 +210,7 @@ pub fn section(
             missing.insert(format!("{}: not run yet", experiment.name), count);
             continue;
         };
-        let loads = experiment.loads.iter();
-        for load in loads.filter(|load| results.has_load(&load.name)) {
+        for load in &experiment.loads {
             let entries = experiment.contestants.iter();
             for entry in entries.filter(|entry| load.is_for(&entry.name)) {
                 rows += 1;

@@ -66,6 +66,13 @@ fn field(line: &str, name: &str) -> Option<f64> {
     value.split(' ').next()?.parse().ok()
 }
 
+/// Whether an environment was started for a few of the events, as AWS does for more events at a
+/// time. A function that boots for most of its events is meant to.
+pub fn has_stray_start(events: &[EventReport]) -> bool {
+    let starts = events.iter().filter(|event| event.init > 0.0).count();
+    starts > 0 && starts * 2 < events.len()
+}
+
 /// Adds what the events of a load were billed for.
 pub fn add(sample: &mut Sample, reports: &[EventReport]) {
     let mut durations: Vec<_> = reports.iter().map(|report| report.duration).collect();
@@ -87,7 +94,7 @@ mod tests {
     use std::io::{Seek, SeekFrom, Write};
     use std::time::Duration;
 
-    use super::{EventReport, Sample, add, parse, read, read_within};
+    use super::{EventReport, Sample, add, has_stray_start, parse, read, read_within};
     use crate::quantity::Quantity;
 
     const LOG: &str = "\
@@ -131,6 +138,21 @@ mod tests {
         add(&mut sample, &reports);
         assert_eq!(sample.get(&Quantity::BilledP50), Some(&51.0));
         assert_eq!(sample.get(&Quantity::BilledP99), Some(&100.0));
+    }
+
+    #[test]
+    fn few_starts_are_stray_and_a_start_for_each_event_is_meant() {
+        let events = |inits: &[f64]| {
+            let event = |init: &f64| EventReport {
+                duration: 1.0,
+                init: *init,
+            };
+            inits.iter().map(event).collect::<Vec<_>>()
+        };
+        assert!(has_stray_start(&events(&[0.0, 20.0, 0.0])));
+        assert!(!has_stray_start(&events(&[0.0, 0.0])));
+        assert!(!has_stray_start(&events(&[20.0, 20.0, 0.0])));
+        assert!(!has_stray_start(&[]));
     }
 
     #[test]

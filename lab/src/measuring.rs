@@ -25,6 +25,8 @@ const IDLE: Duration = Duration::from_millis(100);
 const TICK: f64 = 0.01;
 /// How long a server may go on with requests that its clients have given up.
 pub const LONGEST_WORK: Duration = Duration::from_secs(30);
+/// How long a server that responds may take to end its start.
+const LONGEST_START: Duration = Duration::from_secs(2);
 /// Why there is nothing to measure.
 const ENDED: &str = "its processes have ended";
 /// How often the requests of [`Meanwhile`] look whether they are over.
@@ -84,21 +86,36 @@ fn gave_up(outcome: &RunOutcome) -> bool {
 /// Waits until processes use no more CPU than an idle server does. Fails after `longest`, because
 /// a busy server would be measured.
 pub fn until_idle(pids: &[i32], longest: Duration) -> anyhow::Result<()> {
+    if let Some(share) = busy_after(pids, longest)? {
+        bail!(
+            "it was still busy {} s after its clients had given up: {:.0} % of a CPU",
+            longest.as_secs_f64(),
+            share * 100.0
+        );
+    }
+    Ok(())
+}
+
+/// Waits until a server that responds has ended its start, such as Apache with many processes. One
+/// that is never idle is measured as well.
+pub fn settle(pids: &[i32]) -> anyhow::Result<()> {
+    busy_after(pids, LONGEST_START).map(|_| ())
+}
+
+/// Waits until processes are idle. Returns the share of a CPU that they still use after `longest`.
+fn busy_after(pids: &[i32], longest: Duration) -> anyhow::Result<Option<f64>> {
     let deadline = Instant::now() + longest;
     loop {
         let probe = Probe::begin(pids.to_vec()).context(ENDED)?;
         std::thread::sleep(IDLE);
         interrupt::check()?;
-        let usage = probe.end();
-        if usage.cpu() <= TICK {
-            return Ok(());
+        let cpu = probe.end().cpu();
+        if cpu <= TICK {
+            return Ok(None);
         }
-        ensure!(
-            Instant::now() < deadline,
-            "it was still busy {} s after its clients had given up: {:.0} % of a CPU",
-            longest.as_secs_f64(),
-            usage.cpu() / IDLE.as_secs_f64() * 100.0
-        );
+        if Instant::now() >= deadline {
+            return Ok(Some(cpu / IDLE.as_secs_f64()));
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
+use surus_load::Plan;
 use surus_measure::{Machine, Rounds};
 
 use crate::build;
@@ -17,9 +18,9 @@ use crate::experiment::{Experiment, Load};
 use crate::files::Places;
 use crate::fingerprint;
 use crate::interrupt;
-use crate::lambda_reports;
+use crate::lambda_reports::{self, EventReport};
 use crate::length::Size;
-use crate::measuring::{LONGEST_WORK, Meanwhile, measure, until_idle, warm_up};
+use crate::measuring::{LONGEST_WORK, Meanwhile, measure, settle, until_idle, warm_up};
 use crate::others::Span;
 use crate::preparing::{Ready, applications, prepare};
 use crate::progress::RunProgress;
@@ -29,6 +30,9 @@ use crate::resting;
 use crate::results::{Facts, Results, Round, Turn};
 use crate::server::Server;
 use crate::words::Words;
+
+/// How often a load is measured at most, until no environment of a function starts meanwhile.
+const MAX_ATTEMPTS: usize = 4;
 
 /// Runs an experiment to its end, from the last finished round on unless `is_fresh`.
 pub fn run(
@@ -307,6 +311,7 @@ fn one_start(
     };
     let span = Span::begin();
     let server = Server::start(&contestant.manifest, words, directory, first)?;
+    settle(&server.pids()).context("after its start")?;
     let mut is_settled = true;
     for load in loads {
         let name = &contestant.entry.name;
@@ -358,20 +363,37 @@ fn one_load(
         .map(Meanwhile::start)
         .transpose()?;
     warm_up(&first, load, &server.pids()).context("warm-up")?;
-    let before = lambda_reports::read(server.log())?;
-    let (mut sample, has_work_left) = measure(&plan, load, server.pids())?;
-    *is_settled = !has_work_left;
+    let first_event = lambda_reports::read(server.log())?.first().copied();
+    let (mut sample, events) = measured_warm(server, &plan, load, is_settled)?;
     drop(meanwhile);
     sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
     // The first event was the one that tells whether the server is ready.
-    if let Some(first) = before.first() {
+    if let Some(first) = first_event {
         sample.insert(Quantity::Cold, first.init + first.duration);
-        lambda_reports::add(
-            &mut sample,
-            &lambda_reports::read(server.log())?[before.len()..],
-        );
+        lambda_reports::add(&mut sample, &events);
     }
     Ok(sample)
+}
+
+/// Measures a load, and once more if a function has started an environment meanwhile: an event came
+/// before another environment had asked for its next one. Returns also the events.
+fn measured_warm(
+    server: &Server,
+    plan: &Plan,
+    load: &Load,
+    is_settled: &mut bool,
+) -> anyhow::Result<(Sample, Vec<EventReport>)> {
+    let mut attempt = 1;
+    loop {
+        let before = lambda_reports::read(server.log())?.len();
+        let (sample, has_work_left) = measure(plan, load, server.pids())?;
+        *is_settled = !has_work_left;
+        let events = lambda_reports::read(server.log())?.split_off(before);
+        if attempt == MAX_ATTEMPTS || !lambda_reports::has_stray_start(&events) {
+            return Ok((sample, events));
+        }
+        attempt += 1;
+    }
 }
 
 fn describe_sample(load: &str, sample: &Sample) -> String {

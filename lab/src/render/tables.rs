@@ -140,9 +140,10 @@ pub fn why_missing(entry: &Entry, load: &Load, results: &Results) -> String {
     let mut turns = results.turns(&entry.name);
     let failure = turns.find_map(|turn| turn.failures.get(&load.name));
     let reason = load.skips.get(&entry.name).or(absent).or(failure).cloned();
-    reason.unwrap_or_else(|| match results.contestants.get(&entry.name) {
-        Some(_) => "not measured".into(),
-        None => "added after this run".into(),
+    let had = results.contestants.contains_key(&entry.name) && results.has_load(&load.name);
+    reason.unwrap_or_else(|| match had {
+        true => "not measured".into(),
+        false => "added after this run".into(),
     })
 }
 
@@ -199,9 +200,16 @@ pub fn ratios(experiment: &Experiment, results: &Results) -> Vec<Table> {
     for reference in experiment.references() {
         let loads = experiment.loads.iter();
         let loads = loads.filter(|load| load.is_for(reference) && results.has_load(&load.name));
-        tables.extend(loads.map(|load| table(load, reference)));
+        let tables_of = loads.map(|load| table(load, reference));
+        tables.extend(tables_of.filter(says_anything));
     }
     tables
+}
+
+/// Whether a table has more than dashes.
+fn says_anything(table: &Table) -> bool {
+    let mut cells = table.rows.iter().flat_map(|row| &row.cells);
+    cells.any(|cell| !matches!(cell, Cell::Missing { missing } if missing == "–"))
 }
 
 /// A contestant under a load.

@@ -205,6 +205,17 @@ body = "hello"
     );
     assert!(page.contains("> Added after this run: Later."), "{page}");
     assert!(!page.contains("## Later"), "{page}");
+    // The rows that a page leaves out are counted.
+    std::fs::create_dir_all(tiny.path("docs")).unwrap();
+    std::fs::rename(tiny.path("target/lab/results"), tiny.path("docs/results")).unwrap();
+    let marked = "<!-- goals -->\n<!-- /goals -->\n";
+    std::fs::write(tiny.path("docs/performance.md"), marked).unwrap();
+    tiny.succeed(&["render"]);
+    let goals = tiny.read("docs/performance.md");
+    assert!(
+        goals.contains("- tiny, php -S, new: added after this run (2 rows)"),
+        "{goals}"
+    );
 }
 
 /// Renders a run in which the second contestant used this CPU time per round, with three responses
