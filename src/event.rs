@@ -43,7 +43,7 @@ pub struct Event {
     pub spool: Option<Arc<Spool>>,
     /// Kept until no worker has work left for the request: PHP may continue after it has answered.
     /// Set by front ends that need to know.
-    pub hold: Option<TaskTrackerToken>,
+    pub completion_token: Option<TaskTrackerToken>,
     /// `None` if the front end cannot send them. Weak, so that a request does not keep the
     /// connection of a client that has disconnected.
     pub early_hints: Option<Weak<dyn EarlyHints>>,

@@ -272,7 +272,7 @@ final class Surus_Ahead {
 		$this->reasons = self::reasons();
 		$this->init    = clone $GLOBALS['wp_filter']['init'];
 		$filters       = preg_grep( self::FILTERS, array_keys( $GLOBALS['wp_filter'] ) );
-		if ( array_filter( $filters, self::is_heard_by_others( ... ) ) ) {
+		if ( array_filter( $filters, self::has_other_callbacks( ... ) ) ) {
 			return;
 		}
 		$before    = self::blocks();
@@ -407,7 +407,7 @@ final class Surus_Ahead {
 
 	/** Whether a plugin or the theme has a say in them. */
 	private static function others_style(): bool {
-		return (bool) array_filter( self::STYLES, self::is_heard_by_others( ... ) );
+		return (bool) array_filter( self::STYLES, self::has_other_callbacks( ... ) );
 	}
 
 	/** What is added to `init` while it runs is not called where that place has passed. */
@@ -424,7 +424,7 @@ final class Surus_Ahead {
 	}
 
 	/** Is there a callback of a plugin's or the theme's? */
-	private static function is_heard_by_others( string $filter ): bool {
+	private static function has_other_callbacks( string $filter ): bool {
 		foreach ( $GLOBALS['wp_filter'][ $filter ]->callbacks ?? [] as $callbacks ) {
 			foreach ( $callbacks as $callback ) {
 				if ( ! self::is_of_wordpress( $callback['function'] ) ) {

@@ -39,7 +39,7 @@ return [
             same(['t' => 'x', 'b' => "\0\1"], $record->attributes());
         }
     },
-    'a failed message comes again with the later ones of its group' =>
+    'a failed message is delivered again with the later ones of its group' =>
     static function () use ($sqs) {
         $fifo = ['eventSourceARN' => 'arn:aws:sqs:eu-west-1:1:jobs.fifo'];
         $message = static fn (string $id, string $group) => $fifo + [
@@ -110,7 +110,7 @@ return [
         same(['a1b1c1b2', 'b1b2c1a1', 'c1a1b1b2', 'a1b1b2c1'], array_map($order, [1, 2, 3, 4]));
         same('a1b1a2c1b2', $order(1, true));
     },
-    'records after a failure come again, in Kafka only those of its partition' =>
+    'records after a failure are delivered again, in Kafka only those of its partition' =>
     static function () {
         $stream = static fn (string $source, string $part) => ['Records' => array_map(
             static fn (string $number) => [
@@ -156,7 +156,7 @@ return [
         );
         same(['0@1', '0@2', '1@2', '1@3'], $done);
     },
-    'records without time left come again' => static function () use ($sqs) {
+    'records without time left are delivered again' => static function () use ($sqs) {
         $event = new Event\Sqs(
             $sqs(['messageId' => '1'], ['messageId' => '2'], ['messageId' => '3'])
         );

@@ -1,4 +1,4 @@
-/* Writes this worker's state into its line of the scoreboard and reads the other lines. */
+/* Maps the scoreboard, and writes this worker's state into its line. */
 #include "base/scoreboard.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-/* Writes this worker's state into its line of the scoreboard and reads the other lines. */
+/* Maps the scoreboard, and writes this worker's state into its line. */
 #ifndef SURUS_BASE_SCOREBOARD_H
 #define SURUS_BASE_SCOREBOARD_H
 

@@ -20,7 +20,7 @@
 
 static struct surus_rings *rings;
 static _Atomic uint32_t *doorbells; /* enum surus_doorbell of each worker */
-static _Atomic uint64_t *posted; /* a bit for each worker */
+static _Atomic uint64_t *written; /* a bit for each worker */
 static struct surus_ring *inbox, *outboxes;
 static unsigned char *inbox_bytes, *outbox_bytes;
 static size_t inbox_size;
@@ -65,7 +65,7 @@ bool surus_rings_open(int fd)
 	at += sizeof(*rings);
 	doorbells = (_Atomic uint32_t *)at;
 	at += doorbells_size;
-	posted = (_Atomic uint64_t *)at;
+	written = (_Atomic uint64_t *)at;
 	at += bits;
 	inbox = (struct surus_ring *)at;
 	outboxes = inbox + 1;
@@ -199,6 +199,6 @@ bool surus_rings_write_response(const unsigned char *content, size_t len)
 	copy_in(bytes, SURUS_OUTBOX_RING, tail, &frame, sizeof(frame));
 	copy_in(bytes, SURUS_OUTBOX_RING, tail + sizeof(frame), content, len);
 	atomic_store(&outbox->tail, tail + size);
-	atomic_fetch_or(&posted[surus_process->index / 64], (uint64_t)1 << surus_process->index % 64);
+	atomic_fetch_or(&written[surus_process->index / 64], (uint64_t)1 << surus_process->index % 64);
 	return true;
 }

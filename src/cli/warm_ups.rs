@@ -116,7 +116,7 @@ fn event(url: &str, script: Script) -> anyhow::Result<Event> {
         deadline: Instant::now() + Duration::from_secs(3600),
         idle_timeout: None,
         spool: None,
-        hold: None,
+        completion_token: None,
         early_hints: None,
     })
 }

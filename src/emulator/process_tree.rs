@@ -60,7 +60,7 @@ impl ProcessTree {
                 .filter(|p| self.has_variable(p.pid))
                 .map(|p| p.pid),
         );
-        let zombies: HashSet<u32> = all.iter().filter(|p| p.is_dead).map(|p| p.pid).collect();
+        let zombies: HashSet<u32> = all.iter().filter(|p| p.is_zombie).map(|p| p.pid).collect();
         let mut found: Vec<u32> = found.difference(&zombies).copied().collect();
         found.sort_unstable();
         found
@@ -96,7 +96,7 @@ impl ProcessTree {
     /// Roots and processes that have children; the others are the workers of a runtime.
     pub fn parents(&self) -> Vec<u32> {
         let all = all_processes();
-        let is_parent = |pid: u32| all.iter().any(|p| p.parent == pid && !p.is_dead);
+        let is_parent = |pid: u32| all.iter().any(|p| p.parent == pid && !p.is_zombie);
         let mut parents = self.processes();
         parents.retain(|pid| self.roots.contains(pid) || is_parent(*pid));
         parents
@@ -123,7 +123,7 @@ impl ProcessTree {
 struct Process {
     pid: u32,
     parent: u32,
-    is_dead: bool,
+    is_zombie: bool,
 }
 
 fn all_processes() -> Vec<Process> {
@@ -140,7 +140,7 @@ fn all_processes() -> Vec<Process> {
             Some(Process {
                 pid,
                 parent: fields.next()?.parse().ok()?,
-                is_dead: matches!(state, "Z" | "X"),
+                is_zombie: matches!(state, "Z" | "X"),
             })
         })
         .collect()

@@ -70,8 +70,8 @@ pub struct Settings {
     #[serde(skip)]
     pub is_replaceable: bool,
     /// What to request once after the boot, so that all later requests find their code loaded. With
-    /// `auto`, these are learned pages and, if Surus knows the framework, a page that does not
-    /// exist. `["/", "/login"]` names URLs instead of those, and `[]` turns it off.
+    /// `auto`, a page that does not exist, if Surus knows the framework; `learn` adds learned
+    /// pages. `["/", "/login"]` adds these URLs instead, and `[]` turns warm-ups off.
     pub warmup: Warmup,
     /// What requests teach the next boots; by default nothing.
     #[serde(skip)]
@@ -100,14 +100,15 @@ pub struct Settings {
     /// worker that differs. Slow.
     pub verify_restore: bool,
     /// Busy polling: with one request at a time, usually within 100 µs, workers and Surus poll that
-    /// long before they block. Needs two CPUs, or four under a quota; ignores slow requests. Saves
-    /// the wake-up latency; not on Lambda.
+    /// long before they block. Saves the wake-up latency. Needs two CPUs, or four under a quota.
+    /// Not on Lambda and not in `surus work`.
     pub busy_poll: bool,
     /// Binds calls inside PHP's library directly instead of through its symbol table
     /// (`sapi/php/direct_binding.c`). PHP takes about 5% less time, but reads its whole library at
     /// the start, which slows down Lambda cold starts.
     pub direct_binding: bool,
-    /// On `standby` and `fork`: processes in addition to `workers`, which serve like the others.
+    /// On `standby`, `fork`, `cgi` and `cli`: processes in addition to `workers`, which serve like
+    /// the others.
     pub spare_workers: usize,
     /// How many requests may wait for a worker; more are rejected at once.
     #[serde(deserialize_with = "queue")]

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::site::installed;
 
 /// The longest time a page may take on a busy machine to show what is expected.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The key under which WebDriver names an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -31,7 +31,7 @@ impl Browser {
         let (driver, port) = start_driver(profile.path());
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(PATIENCE * 5))
+            .timeout_global(Some(TIMEOUT * 5))
             .build()
             .into();
         let mut browser = Browser {
@@ -166,7 +166,7 @@ impl Browser {
         let started = Instant::now();
         while self.script(MISSING) != json!([]) {
             assert!(
-                started.elapsed() < PATIENCE,
+                started.elapsed() < TIMEOUT,
                 "not loaded: {}",
                 self.script(MISSING)
             );
@@ -229,7 +229,7 @@ impl Browser {
             else {
                 return;
             };
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > TIMEOUT {
                 panic!(
                     "{css}: {error}\n{}",
                     self.script(

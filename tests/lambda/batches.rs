@@ -131,7 +131,7 @@ impl Workers {
             deadline: record.deadline,
             idle_timeout: None,
             spool: None,
-            hold: None,
+            completion_token: None,
             early_hints: None,
         };
         let (head, body) = self.pool.handle(Box::new(event)).await?.into_parts();

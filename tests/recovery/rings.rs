@@ -130,7 +130,7 @@ fn doorbells(memory: &mut File) -> [u32; 2] {
 /// so far.
 fn passed(site: &Site, workers: u64) -> Vec<u64> {
     let mut file = memory(site);
-    // sapi/ipc/rings.h: two cache lines, one for the doorbells, one for the bits of posted frames,
+    // sapi/ipc/rings.h: two cache lines, one for the doorbells, one for the bits of written rings,
     // then two for each ring.
     let tail = |ring: u64| {
         let mut bytes = [0; 8];

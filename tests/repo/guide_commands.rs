@@ -162,7 +162,7 @@ const NOT_RUN: [(&str, &str); 28] = [
     ),
     (
         "make test-work",
-        "takes minutes; `make test` runs a shorter form",
+        "takes an hour; `make test` runs a shorter form",
     ),
     ("make try-deb", "needs root and a Debian"),
     ("make try-readme", "needs root and a Debian"),

@@ -18,8 +18,8 @@ pub struct Sample {
     /// Seconds since the probe began.
     pub at: f64,
     /// CPU time used since the probe began, in seconds. It is exact for processes that run or that
-    /// nobody has waited for. The kernel tells the time of those that a process has waited for in
-    /// hundredths of a second: 20 ms may be missing or too much for each process that waits.
+    /// no process has waited for. The kernel tells the time of those that a process has waited for
+    /// in hundredths of a second: 20 ms may be missing or too much for each process that waits.
     pub cpu: f64,
     /// Proportional set size of all processes in bytes; `None` if the kernel refuses it.
     pub pss: Option<u64>,

@@ -89,7 +89,7 @@ pub struct Rings {
 struct Layout {
     workers: usize,
     doorbells: usize,
-    posted: usize,
+    written: usize,
     ends: usize,
     inbox: usize,
     inbox_size: usize,
@@ -103,14 +103,14 @@ impl Layout {
             .next_power_of_two()
             .clamp(INBOX_LEAST, MAX_INBOX);
         let doorbells = size_of::<RingsHeader>();
-        let posted = doorbells + (workers * size_of::<AtomicU32>()).next_multiple_of(LINE);
-        let ends = posted + workers.div_ceil(8).next_multiple_of(LINE);
+        let written = doorbells + (workers * size_of::<AtomicU32>()).next_multiple_of(LINE);
+        let ends = written + workers.div_ceil(8).next_multiple_of(LINE);
         let inbox = ends + (1 + workers) * size_of::<Ends>();
         let outboxes = inbox + inbox_size;
         Layout {
             workers,
             doorbells,
-            posted,
+            written,
             ends,
             inbox,
             inbox_size,
@@ -153,7 +153,7 @@ impl Rings {
     }
 
     /// Tells workers whether to wake Surus for a frame. Before it parks, Surus polls [once
-    /// more](Rings::posted).
+    /// more](Rings::written).
     pub fn set_need_wakeup(&self, need: NeedWakeup) {
         self.head().surus.0.need_wakeup.store(need as u32, SeqCst);
     }

@@ -20,7 +20,7 @@ final readonly class Context
         public ?string $tenantId = null,
         /**
          * Seconds that the function was frozen before this event; null if it was not. Open
-         * connections are likely dead.
+         * connections have probably been closed.
          */
         public ?int $thawed = null,
     ) {

@@ -33,7 +33,7 @@ final class HorizonEvents
         $this->send($job, 'JobReserved');
     }
 
-    /** In the order in which Horizon hears of it from `horizon:work`. */
+    /** In the order in which Horizon gets them from `horizon:work`. */
     public function ended(WorkJob $job): void
     {
         if (!$job->isDeleted()) {

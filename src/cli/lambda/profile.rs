@@ -119,7 +119,7 @@ impl First {
                 deadline: Instant::now() + Duration::from_secs(3600),
                 idle_timeout: None,
                 spool: None,
-                hold: None,
+                completion_token: None,
                 early_hints: None,
             }),
         }

@@ -341,7 +341,7 @@ pub mod tests {
     }
 
     #[test]
-    fn end_of_a_certificate_and_of_its_renewals_are_told() {
+    fn end_of_a_certificate_and_of_its_renewals_are_shown() {
         let mut now = snapshot();
         now.certificates[0].not_after = 999_999;
         now.domains.truncate(1);

@@ -260,7 +260,7 @@ mod tests {
             deadline: Instant::now(),
             idle_timeout: None,
             spool: None,
-            hold: None,
+            completion_token: None,
             early_hints: None,
         };
         let mut vars = BTreeMap::new();

@@ -372,7 +372,7 @@ fn question(script: PathBuf, spec: &PhpSpec) -> anyhow::Result<Event> {
         deadline: Instant::now() + 2 * spec.boot_timeout,
         idle_timeout: None,
         spool: None,
-        hold: None,
+        completion_token: None,
         early_hints: None,
     })
 }

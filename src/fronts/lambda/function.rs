@@ -174,7 +174,7 @@ impl Function {
             deadline: Instant::now() + CALL,
             idle_timeout: None,
             spool: None,
-            hold: Some(workers.token()),
+            completion_token: Some(workers.token()),
             early_hints: None,
         }
     }

@@ -44,7 +44,7 @@ impl Task<'_> {
             deadline: self.deadline,
             idle_timeout: None,
             spool: None,
-            hold: Some(self.workers.token()),
+            completion_token: Some(self.workers.token()),
             early_hints: None,
         }
     }

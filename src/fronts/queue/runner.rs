@@ -112,7 +112,7 @@ impl Runner {
             deadline,
             idle_timeout: None,
             spool: None,
-            hold: Some(workers.token()),
+            completion_token: Some(workers.token()),
             early_hints: None,
         };
         let latest = deadline + LATE;

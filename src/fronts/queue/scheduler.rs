@@ -26,7 +26,7 @@ const NEWEST: f64 = 0.2;
 /// What a job is charged with before one of its queue has ended, in seconds.
 const UNKNOWN: f64 = 0.1;
 /// A queue without jobs counts as one that waits for its broker for this long.
-const PATIENCE: Duration = Duration::from_millis(100);
+const BROKER_WAIT: Duration = Duration::from_millis(100);
 /// How many seconds of work a queue may catch up on that could not begin jobs, in addition to the
 /// work that others have begun at once meanwhile.
 const LAG: f64 = 1.0;
@@ -417,6 +417,6 @@ impl<J> JobQueue<J> {
     /// Whether it has jobs, or had some a moment ago.
     fn is_active(&self, now: Instant) -> bool {
         let ended = self.ended.map(|at| now.saturating_duration_since(at));
-        self.running > 0 || !self.waiting.is_empty() || ended.is_some_and(|ago| ago < PATIENCE)
+        self.running > 0 || !self.waiting.is_empty() || ended.is_some_and(|ago| ago < BROKER_WAIT)
     }
 }

@@ -64,7 +64,7 @@ pub fn server(event: HttpEvent) -> BTreeMap<String, String> {
         deadline: Instant::now(),
         idle_timeout: None,
         spool: None,
-        hold: None,
+        completion_token: None,
         early_hints: None,
     };
     let mut server = Server(BTreeMap::new());

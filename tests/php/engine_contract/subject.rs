@@ -203,7 +203,7 @@ impl Subject {
             },
             timeout: Duration::from_secs(120),
             idle_timeout: true,
-            hold: None,
+            completion_token: None,
         }
     }
 
@@ -347,7 +347,7 @@ pub struct Ask {
     pub timeout: Duration,
     pub idle_timeout: bool,
     pub spool: Option<Arc<Spool>>,
-    pub hold: Option<TaskTrackerToken>,
+    pub completion_token: Option<TaskTrackerToken>,
     pub early_hints: Option<Weak<dyn EarlyHints>>,
 }
 
@@ -396,7 +396,7 @@ impl Ask {
     pub fn held(mut self) -> (Ask, TaskTracker) {
         let tracker = TaskTracker::new();
         tracker.close();
-        self.hold = Some(tracker.token());
+        self.completion_token = Some(tracker.token());
         (self, tracker)
     }
 
@@ -419,7 +419,7 @@ impl Ask {
             deadline: Instant::now() + self.timeout,
             idle_timeout: self.idle_timeout.then_some(self.timeout),
             spool: self.spool,
-            hold: self.hold,
+            completion_token: self.completion_token,
             early_hints: self.early_hints,
         }
     }

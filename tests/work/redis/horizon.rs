@@ -99,7 +99,7 @@ namespace App {
 "#;
 
 #[test]
-fn horizon_hears_how_jobs_begin_and_end() {
+fn horizon_is_notified_when_jobs_begin_and_end() {
     for libraries in [debian(), framework("laravel10")] {
         let redis = Redis::start();
         let mut laravel = Laravel::on_redis(&libraries, redis.port);

@@ -25,9 +25,9 @@ pub enum First {
 
 impl Rings {
     /// Calls `found` with each worker that has put a frame into its ring since the last call.
-    pub fn posted(&self, mut found: impl FnMut(usize)) {
+    pub fn written(&self, mut found: impl FnMut(usize)) {
         self.head().surus.0.polled_at.store(now_micros(), SeqCst);
-        for (index, word) in self.posted_words() {
+        for (index, word) in self.written_words() {
             if word.load(SeqCst) == 0 {
                 continue;
             }
@@ -154,9 +154,9 @@ impl Rings {
     }
 
     /// The words of the array with a bit for each worker that has put a frame into its ring.
-    pub(super) fn posted_words(&self) -> impl Iterator<Item = (usize, &AtomicU64)> {
+    pub(super) fn written_words(&self) -> impl Iterator<Item = (usize, &AtomicU64)> {
         (0..self.layout.workers.div_ceil(64)).map(|index| {
-            let at = self.layout.posted + index * size_of::<AtomicU64>();
+            let at = self.layout.written + index * size_of::<AtomicU64>();
             // SAFETY: inside the mapping by the layout, which has room for a bit for each worker,
             // in whole cache lines; aligned as a cache line plus a multiple of 8.
             let word = unsafe { self.memory.base().add(at).cast::<AtomicU64>().as_ref() };

@@ -51,7 +51,7 @@ impl Rings {
         frame.extend(content);
         self.copy_in(self.outbox(worker), tail, &frame);
         ends.tail.0.store(tail + size, SeqCst);
-        let (_, word) = self.posted_words().nth(worker / 64).unwrap();
+        let (_, word) = self.written_words().nth(worker / 64).unwrap();
         word.fetch_or(1 << (worker % 64), SeqCst);
         true
     }
@@ -67,7 +67,7 @@ impl Rings {
 
     fn found(&self) -> Vec<usize> {
         let mut found = Vec::new();
-        self.posted(|worker| found.push(worker));
+        self.written(|worker| found.push(worker));
         found
     }
 }
@@ -78,11 +78,11 @@ fn ring_areas_never_overlap() {
         let layout = Layout::new(workers);
         assert_eq!(layout.doorbells, size_of::<RingsHeader>());
         assert!(
-            layout.posted - layout.doorbells >= workers * 4,
+            layout.written - layout.doorbells >= workers * 4,
             "{layout:?}"
         );
-        assert!((layout.ends - layout.posted) * 8 >= workers, "{layout:?}");
-        assert_eq!((layout.posted % LINE, layout.ends % LINE), (0, 0));
+        assert!((layout.ends - layout.written) * 8 >= workers, "{layout:?}");
+        assert_eq!((layout.written % LINE, layout.ends % LINE), (0, 0));
         assert!(layout.inbox_size.is_power_of_two() && layout.inbox_size >= 2 * MAX_EVENT);
         let rings = Rings::new(workers).unwrap();
         for worker in 0..workers {
@@ -277,7 +277,7 @@ proptest! {
         }
         let frame = [len.to_ne_bytes(), 7_u32.to_ne_bytes()].concat();
         rings.copy_in(rings.outbox(1), head, &frame);
-        rings.posted_words().next().unwrap().1.store(bits, SeqCst);
+        rings.written_words().next().unwrap().1.store(bits, SeqCst);
         rings.doorbell(0).store(bits as u32, SeqCst);
         rings.doorbell(1).store((bits >> 32) as u32, SeqCst);
         prop_assert!(rings.found().iter().all(|worker| *worker < 2));

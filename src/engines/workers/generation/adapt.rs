@@ -204,7 +204,7 @@ impl GenerationState {
                     // The one event of such a worker is always ahead.
                     let age = match self.serves_one {
                         true => Duration::ZERO,
-                        false => now.saturating_duration_since(worker.came),
+                        false => now.saturating_duration_since(worker.started),
                     };
                     memory.unused(now, Some((&worker.size, age)))
                 }

@@ -166,7 +166,7 @@ impl GenerationState {
                 pid: pid.clone(),
                 exit: Some(exit),
                 killed: None,
-                came: Instant::now(),
+                started: Instant::now(),
                 end: Some(end),
                 has_waited: false,
                 size: WorkerSize::default(),

@@ -418,7 +418,7 @@ impl Sweeper {
     /// Kills a worker that has not ended its event.
     fn kill(&self, key: Key, event: u64, stopping: Stopping, now: Instant) {
         let shared = &self.shared;
-        let Some(is_to_be_heard) = shared.in_flight.with(key, |slot| {
+        let Some(may_still_report) = shared.in_flight.with(key, |slot| {
             slot.sweeps += 1;
             slot.waits_for_client || slot.sweeps <= MIN_SWEEPS
         }) else {
@@ -428,7 +428,7 @@ impl Sweeper {
         // arrives soon, unless a client must be waited for.
         let holder = &stopping.holder;
         let names_another = !shared.is_named(holder.worker, &holder.pid, key);
-        if names_another && is_to_be_heard {
+        if names_another && may_still_report {
             return;
         }
         warn!(

@@ -116,7 +116,7 @@ pub struct InFlightRequest {
     /// Held until the worker is done with the event, or until none ever will be.
     pub _permit: Option<Permit>,
     /// Held as long, for the front end.
-    pub hold: Option<TaskTrackerToken>,
+    pub completion_token: Option<TaskTrackerToken>,
     /// None if the request is not traced.
     pub trace: Option<Arc<Trace>>,
 }
@@ -328,7 +328,7 @@ pub(super) mod tests {
             method: Method::GET,
             uri: Uri::default(),
             _permit: None,
-            hold: None,
+            completion_token: None,
             trace: None,
         }
     }

@@ -207,7 +207,7 @@ impl Generation {
             method: event.request.method().clone(),
             uri: event.request.uri().clone(),
             _permit: Some(permit),
-            hold: event.hold.clone(),
+            completion_token: event.completion_token.clone(),
             trace: event.request.extensions().get().cloned(),
         };
         let Some(key) = self.shared.in_flight.open(&self.shared.board, slot) else {

@@ -117,7 +117,7 @@ pub(crate) struct Worker {
     pub(crate) exit: Option<oneshot::Sender<Exit>>,
     /// Surus has killed it.
     pub(crate) killed: Option<Killed>,
-    pub(crate) came: Instant,
+    pub(crate) started: Instant,
     /// Surus's sending end of the worker's socket. The worker exits when it is idle and finds it
     /// closed.
     pub(crate) end: Option<OwnedWriteHalf>,
@@ -418,7 +418,7 @@ impl GenerationState {
         let worker = workers.get(index).and_then(Option::as_ref);
         worker.is_some_and(|worker| {
             !worker.has_waited
-                && worker.came.elapsed() < limit
+                && worker.started.elapsed() < limit
                 && self.line(index).state == State::Starting
         })
     }

@@ -42,7 +42,7 @@ impl ResponsePoller {
     /// Wakes the readers of all response rings with new frames. Returns whether there were any.
     pub fn poll(&self) -> bool {
         let mut any = false;
-        self.rings.posted(|worker| {
+        self.rings.written(|worker| {
             any = true;
             if let Some(reader) = self.readers[worker].load().as_ref() {
                 reader.wake();

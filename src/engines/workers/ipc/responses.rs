@@ -208,7 +208,7 @@ impl Outbox {
                         let why = "the script ended without a response".into();
                         slot.fail(Failure::Malformed(why), RequestProgress::Started);
                     }
-                    slot.hold.is_some()
+                    slot.completion_token.is_some()
                 }) == Some(true);
                 self.reply = ArrivingResponse::None;
                 self.hinted = 0;
@@ -367,7 +367,10 @@ impl Outbox {
                 self.shared.fail(key, failure, progress);
             }
         }
-        let is_held = self.shared.in_flight.with(key, |slot| slot.hold.is_some());
+        let is_held = self
+            .shared
+            .in_flight
+            .with(key, |slot| slot.completion_token.is_some());
         if is_held == Some(true) {
             self.written.catch_up().await;
         }

@@ -157,7 +157,7 @@ impl Service {
                 deadline,
                 idle_timeout: Some(timeout),
                 spool: site.spool.clone(),
-                hold: None,
+                completion_token: None,
                 early_hints: early_hints.take(),
             }
         });

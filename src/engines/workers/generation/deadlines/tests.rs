@@ -101,7 +101,7 @@ impl Pool {
                 pid: Arc::new(Pid::new(process.pid(), None, None)),
                 exit: None,
                 killed: None,
-                came: pool.now,
+                started: pool.now,
                 end: None,
                 has_waited: true,
                 size: WorkerSize::default(),

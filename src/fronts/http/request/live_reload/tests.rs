@@ -133,7 +133,7 @@ async fn other_responses_and_pages_whose_policy_forbids_it_stay_as_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn listener_hears_versions_failures_and_the_end() {
+async fn listener_receives_versions_failures_and_the_end() {
     let live = LiveReload::default();
     let mut request = parts(&[]);
     request.uri = "/-/watch".parse().unwrap();
