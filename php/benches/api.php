@@ -5,6 +5,8 @@
 
 use Surus\Api\App;
 use Surus\Api\Request;
+use Surus\Lambda\Hook;
+use Surus\Process;
 
 spl_autoload_register(
     static fn (string $class) => require dirname(__DIR__)
@@ -37,13 +39,14 @@ $app->get(
 );
 $app->post('/users', fn (NewUser $user) => ['name' => $user->name]);
 
-// The work of run() for each request.
-$answer = (new ReflectionMethod($app, 'answer'))->getClosure($app);
-$get = static function (string $path) use ($answer): Closure {
-    return static function () use ($answer, $path): void {
+// The work of run() for each request on `worker`, which also restores the process's settings.
+$process = new Process();
+$serve = (new ReflectionMethod($app, 'serving'))->invoke($app, $process);
+$get = static function (string $path) use ($serve): Closure {
+    return static function () use ($serve, $path): void {
         $_SERVER['REQUEST_METHOD'] = 'GET';
         $_SERVER['REQUEST_URI'] = $path;
-        $answer();
+        $serve();
     };
 };
 $cases = [
@@ -56,9 +59,11 @@ $cases = [
     'two middlewares' => $get('/middleware'),
     '404' => $get('/none'),
     // The CLI has no body, so that this one creates its request, too.
-    'body of a class with 3 parameters' => static fn () => $app->handle(
-        Request::json('POST', '/users', ['name' => 'Gisgo', 'age' => 30])
-    )->send(),
+    'body of a class with 3 parameters' => static function () use ($app, $process): void {
+        $process->restore();
+        Hook::begin();
+        $app->handle(Request::json('POST', '/users', ['name' => 'Gisgo', 'age' => 30]))->send();
+    },
 ];
 
 $cpu = static function (): float {

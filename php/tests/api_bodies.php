@@ -283,6 +283,7 @@ namespace {
                     'application/json',
                     'Application/JSON ; Charset="UTF-8"',
                     'application/merge-patch+json',
+                    'application/vnd.a+b+json',
                     'application/json; profile=x'
                 ] as $type
             ) {

@@ -40,6 +40,17 @@ return [
                 'e' => new stdClass(),
                 'z' => new DateTimeZone('Europe/Berlin'),
             ],
+            '{"at":"2020-01-01T00:00:00+00:00","next":null}' => fn () =>
+                new class(new DateTime('2020-01-01T00:00:00Z')) implements JsonSerializable {
+                    private int $secret = 1;
+
+                    function __construct(public DateTime $at, public ?self $next = null) {
+                    }
+
+                    function jsonSerialize(): static {
+                        return $this;
+                    }
+                },
             '["\\"timezone_type\\":"]' => fn () => ['"timezone_type":'],
             '{"timezone_type":{"x":1.0}}' => fn () => ['timezone_type' => ['x' => 1.0]],
         ] as $expected => $handler) {

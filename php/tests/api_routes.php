@@ -259,7 +259,7 @@ namespace {
             );
             throws(
                 InvalidArgumentException::class,
-                '"HEAD" is not a method',
+                '"HEAD" is not a method of a route; Surus\\Api answers HEAD for every path with GET',
                 fn () => $app->map(['HEAD'], '/h', fn () => 1)
             );
             throws(

@@ -406,6 +406,16 @@ fn weights_of_urls_are_the_shares_of_requests() {
 }
 
 #[test]
+fn warm_up_longer_than_a_ramp_keeps_its_first_rate() {
+    let server = Recorder::plain();
+    let load = ["--rps", "20..200", "-d", "1s", "--warm-up", "2s", "-c", "4"];
+    printed(&[&[server.url.as_str()][..], &load].concat());
+    // 40 are due in the warm-up, and 110 in the second after it.
+    let count = server.requests().len();
+    assert!(count <= 150, "{count} requests");
+}
+
+#[test]
 fn rate_that_rises_has_more_requests_due_in_its_second_half() {
     let server = Recorder::plain();
     let began = Instant::now();

@@ -43,6 +43,11 @@ impl Schedule {
         }
     }
 
+    /// The rate of the beginning, all the time.
+    pub fn without_ramp(&self) -> Schedule {
+        Schedule::constant(self.from)
+    }
+
     /// When the request with this number, counted from 0, is due; `None` if never.
     pub fn due(&self, number: u64) -> Option<Duration> {
         let number = number as f64;

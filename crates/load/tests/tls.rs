@@ -11,11 +11,11 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use common::{http2, plan_of, response, run, serve};
-use surus_load::{Plan, Protocol, Request, RequestFailure, Url};
+use surus_load::{Mix, Plan, Protocol, Request, RequestFailure, Url};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ServerConfig, ServerConnection, Stream};
+use tokio_rustls::rustls::{HandshakeKind, ServerConfig, ServerConnection, Stream};
 
 /// Makes a certificate for 127.0.0.1 that its own key has signed.
 fn self_signed() -> ServerConfig {
@@ -44,6 +44,11 @@ fn self_signed() -> ServerConfig {
 
 /// Answers requests without bodies until the client closes or refuses the certificate.
 fn answer_over_tls() -> SocketAddr {
+    observed_over_tls(|_| ())
+}
+
+/// The same, with a function that gets the kind of handshake before each response.
+fn observed_over_tls(before: impl Fn(Option<HandshakeKind>) + Send + Sync + 'static) -> SocketAddr {
     let config = Arc::new(self_signed());
     serve(move |mut tcp| {
         let mut connection = ServerConnection::new(config.clone()).unwrap();
@@ -54,6 +59,7 @@ fn answer_over_tls() -> SocketAddr {
             received.extend_from_slice(&bytes[..count]);
             if received.ends_with(b"\r\n\r\n") {
                 received.clear();
+                before(stream.conn.handshake_kind());
                 if stream.write_all(&response(200, "", "hello")).is_err() {
                     break;
                 }
@@ -119,6 +125,21 @@ fn idle_tls_connection_that_the_server_has_closed_is_replaced() {
     let totals = run(&plan(answer_once_over_tls(), true)).totals;
     assert_eq!((totals.responses, totals.failed()), (20, 0), "{totals:?}");
     assert_eq!(totals.connections, 20);
+}
+
+/// Without keep-alive, each connection is that of a new client. The server offers resumption.
+#[test]
+fn tls_connection_without_keep_alive_has_a_full_handshake() {
+    let kinds = Arc::new(Mutex::new(Vec::new()));
+    let seen = kinds.clone();
+    let address = observed_over_tls(move |kind| seen.lock().unwrap().push(kind));
+    let mut plan = plan(address, true);
+    plan.keeps_alive = false;
+    let url = Url::parse(&format!("https://{address}/")).unwrap();
+    plan.mix = Arc::new(Mix::new(&[Request::get(url)], false).unwrap());
+    let totals = run(&plan).totals;
+    assert_eq!((totals.responses, totals.connections), (20, 20));
+    assert_eq!(*kinds.lock().unwrap(), [Some(HandshakeKind::Full); 20]);
 }
 
 /// As with curl: a proxy that chooses its site by the name in TLS sees the same one.

@@ -1,6 +1,7 @@
 //! Samples CPU time, memory and context switches of a server's process tree from `/proc`.
 
 mod find;
+mod series;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{read_dir, read_to_string};
@@ -11,6 +12,7 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 use serde::Serialize;
 
 pub use find::{listeners, unix_listeners};
+use series::Series;
 
 /// What the processes used between two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -21,7 +23,8 @@ pub struct Sample {
     /// no process has waited for. The kernel tells the time of those that a process has waited for
     /// in hundredths of a second: 20 ms may be missing or too much for each process that waits.
     pub cpu: f64,
-    /// Proportional set size of all processes in bytes; `None` if the kernel refuses it.
+    /// Proportional set size of all processes in bytes; `None` if the kernel refuses it. Of merged
+    /// samples, the highest, like the number of processes.
     pub pss: Option<u64>,
     /// Context switches since the probe began, voluntary and not.
     pub switches: (u64, u64),
@@ -49,7 +52,8 @@ pub struct Usage {
     /// Those roots that ended meanwhile. The CPU time of these and of their descendants is not
     /// counted in full.
     pub ended: Vec<i32>,
-    /// All samples, the first at the beginning and the last at the end.
+    /// The samples, the first at the beginning and the last at the end. In a long run, neighbours
+    /// are merged, so that there are about 2,000 at most.
     pub samples: Vec<Sample>,
 }
 
@@ -111,7 +115,7 @@ pub struct Probe {
     cpu_before: Duration,
     highest_cpu: Duration,
     switches: Switches,
-    samples: Vec<Sample>,
+    samples: Series,
     /// Not before this time is it cheap to take a sample.
     is_cheap_from: Instant,
 }
@@ -132,7 +136,7 @@ impl Probe {
             cpu_before: Duration::ZERO,
             highest_cpu: Duration::ZERO,
             switches: Switches::default(),
-            samples: Vec::new(),
+            samples: Series::new(),
             is_cheap_from: Instant::now(),
         };
         let began = Instant::now();
@@ -175,7 +179,7 @@ impl Probe {
             pids: self.roots,
             programs: self.programs,
             ended: self.ended,
-            samples: self.samples,
+            samples: self.samples.into_points(),
         }
     }
 
@@ -364,11 +368,11 @@ mod tests {
         let mut probe = Probe::begin(vec![own]).expect("this process runs");
         probe.is_cheap_from = Instant::now() + Duration::from_secs(600);
         probe.look();
-        assert_eq!(probe.samples.len(), 1);
+        assert_eq!(probe.samples.points.len(), 1);
         let past = Instant::now();
         probe.is_cheap_from = past;
         probe.look();
-        assert_eq!(probe.samples.len(), 2);
+        assert_eq!(probe.samples.points.len(), 2);
         assert!(probe.is_cheap_from > past);
         assert_eq!(probe.end().samples.len(), 3);
     }

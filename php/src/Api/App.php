@@ -51,13 +51,7 @@ final class App extends Group
             return;
         }
         $this->prepare();
-        $process = Engine::forgets() ? null : new Process();
-        surus_serve(function () use ($process): void {
-            // Before the request, because exit() in a handler skips what comes after it.
-            $process?->restore();
-            Hook::begin();
-            $this->answer();
-        });
+        surus_serve($this->serving(Engine::forgets() ? null : new Process()));
     }
 
     /**
@@ -155,6 +149,21 @@ final class App extends Group
         }
 
         return $next($request);
+    }
+
+    /**
+     * The work of run() for each request on an engine that boots.
+     *
+     * @param ?Process $process the settings of the boot, if requests must not change them
+     */
+    private function serving(?Process $process): \Closure
+    {
+        return function () use ($process): void {
+            // Before the request, because exit() in a handler skips what comes after it.
+            $process?->restore();
+            Hook::begin();
+            $this->answer();
+        };
     }
 
     private function answer(): void

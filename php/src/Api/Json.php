@@ -100,9 +100,16 @@ final class Json
     /** The public data of a value that json_encode() accepts, with dates as texts of RFC 3339. */
     private static function withDates(mixed $value): mixed
     {
+        // json_encode() takes the properties of an object that returns itself, too.
+        if (
+            $value instanceof \JsonSerializable
+                && $value !== $data = $value->jsonSerialize()
+        ) {
+            return self::withDates($data);
+        }
+
         return match (true) {
             \is_array($value) => array_map(self::withDates(...), $value),
-            $value instanceof \JsonSerializable => self::withDates($value->jsonSerialize()),
             $value instanceof \DateTimeInterface => $value->format(
                 0 === (int) $value->format('u') ? \DATE_RFC3339 : 'Y-m-d\TH:i:s.uP'
             ),

@@ -13,7 +13,8 @@ final class Psr15Middleware
 {
     /**
      * @param \Closure(): ServerRequestInterface $requests creates a request from the superglobals,
-     *                                                     such as createFromGlobals() of a library
+     *                                                     such as createFromGlobals() of a library;
+     *                                                     it gets the parts of the App's request
      */
     public function __construct(
         private readonly MiddlewareInterface $middleware,
@@ -26,9 +27,15 @@ final class Psr15Middleware
     public function __invoke(Request $request, callable $next): Response
     {
         // The next PSR-15 middleware gets what this one passes on.
-        $psr = $request->attribute(ServerRequestInterface::class) ?? ($this->requests)();
+        [$psr, $known] = $request->psr7() ?? [($this->requests)(), null];
+        $psr = Psr7::from(
+            $request,
+            $psr,
+            $known,
+            fn () => $this->responses->createResponse()->getBody()
+        );
         $next = static fn (ServerRequestInterface $changed): Response => $next(
-            self::changed($request, $psr, $changed)
+            Psr7::changed($request, $psr, $changed)
         );
         $handler = new class($next, $this->responses) implements RequestHandlerInterface {
             public function __construct(
@@ -60,57 +67,5 @@ final class Psr15Middleware
         }
 
         return $result;
-    }
-
-    /**
-     * The request with the attributes of a PSR-7 request, and with what a middleware has changed.
-     * The rest stays as Surus\Api has read it.
-     */
-    private static function changed(
-        Request $request,
-        ServerRequestInterface $before,
-        ServerRequestInterface $after
-    ): Request
-    {
-        [$headers, $body] = [[], null];
-        foreach ($before->getHeaders() + $after->getHeaders() as $name => $_) {
-            $line = $after->getHeaderLine((string) $name);
-            if ($line !== $before->getHeaderLine((string) $name)) {
-                $headers[$name] = $after->hasHeader((string) $name) ? $line : null;
-            }
-        }
-        $parsed = $after->getParsedBody();
-        // A library may clone the stream with its request.
-        if (
-            $after->getBody() !== $before->getBody()
-                && (string) $after->getBody() !== (string) $before->getBody()
-        ) {
-            $body = (string) $after->getBody();
-        } elseif (null !== $parsed
-            && $parsed !== $before->getParsedBody()
-            && $parsed !== json_decode($request->body(), true)) {
-            // Handlers read bodies as JSON. A body that a middleware only decodes keeps its form:
-            // {} and [].
-            $body = Json::encode($parsed);
-            $headers = [
-                'Content-Type' => 'application/json',
-                'Content-Encoding' => null
-            ] + $headers;
-        }
-        $different = static fn (string|array $new, string|array $old) => $new === $old
-            ? null
-            : $new;
-        $request = $request->replaced(
-            $different($after->getMethod(), $before->getMethod()),
-            $different($after->getUri()->getPath(), $before->getUri()->getPath()),
-            $different($after->getQueryParams(), $before->getQueryParams()),
-            $headers,
-            $body,
-        )->with(ServerRequestInterface::class, $after);
-        foreach ($after->getAttributes() as $name => $value) {
-            $request = $request->with($name, $value);
-        }
-
-        return $request;
     }
 }

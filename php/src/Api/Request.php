@@ -2,11 +2,16 @@
 
 namespace Surus\Api;
 
+use Psr\Http\Message\ServerRequestInterface;
+
 /** A request. Immutable; body and headers are read when they are needed. */
 final class Request
 {
     /** @var array<string, mixed> what middleware has added */
     private array $attributes = [];
+
+    /** @var ?array{ServerRequestInterface, self} */
+    private ?array $psr7 = null;
 
     /**
      * @param string                $path   as sent: percent-encoded, without the query
@@ -89,6 +94,23 @@ final class Request
         return null === $value || '' === $value ? null : (string) $value;
     }
 
+    /** @return array<string, string> all headers, with names such as Content-Type */
+    public function headers(): array
+    {
+        $headers = [];
+        foreach ($this->server as $key => $_) {
+            $key = (string) $key;
+            $isHeader = str_starts_with($key, 'HTTP_')
+                || \in_array($key, ['CONTENT_TYPE', 'CONTENT_LENGTH'], true);
+            $name = strtr(preg_replace('/^HTTP_/', '', $key), '_', '-');
+            if ($isHeader && '' !== $name && null !== $value = $this->header($name)) {
+                $headers[ucwords(strtolower($name), '-')] = $value;
+            }
+        }
+
+        return $headers;
+    }
+
     /** The body as sent; 413 if it is longer than $limit. */
     public function body(int $limit = \PHP_INT_MAX): string
     {
@@ -100,6 +122,12 @@ final class Request
         }
 
         return $this->body = $body;
+    }
+
+    /** @internal The body that has been read or replaced; null: PHP still has it. */
+    public function bodyInMemory(): ?string
+    {
+        return $this->body;
     }
 
     /** The decoded JSON of the body, with stdClass for objects. */
@@ -136,7 +164,7 @@ final class Request
             $server,
             $body ?? $this->body
         );
-        $copy->attributes = $this->attributes;
+        [$copy->attributes, $copy->psr7] = [$this->attributes, $this->psr7];
 
         return $copy;
     }
@@ -155,6 +183,45 @@ final class Request
         return $this->attributes[$name] ?? null;
     }
 
+    /** @return array<string, mixed> */
+    public function attributes(): array
+    {
+        return $this->attributes;
+    }
+
+    /**
+     * A copy with these attributes instead of its own.
+     *
+     * @param array<string, mixed> $attributes
+     */
+    public function withAttributes(array $attributes): self
+    {
+        $copy = clone $this;
+        $copy->attributes = $attributes;
+
+        return $copy;
+    }
+
+    /** @internal A copy that knows the PSR-7 request that has its parts. */
+    public function withPsr7(ServerRequestInterface $psr): self
+    {
+        $copy = clone $this;
+        $copy->psr7 = [$psr, $this];
+
+        return $copy;
+    }
+
+    /**
+     * @internal
+     *
+     * @return ?array{ServerRequestInterface, self} what PSR-15 middleware has passed on last, and
+     *                                              the request that had the same parts
+     */
+    public function psr7(): ?array
+    {
+        return $this->psr7;
+    }
+
     private function mustBeJson(string $body): void
     {
         $type = $this->header('Content-Type');
@@ -162,7 +229,7 @@ final class Request
             throw new Problem(400, 'the request has no body, and needs JSON');
         }
         $parameters = explode(';', strtolower($type ?? ''));
-        $isJson = preg_match('~^application/(?:[^/+]+\+)?json$~', trim(array_shift($parameters)));
+        $isJson = preg_match('~^application/(?:[^/]+\+)?json$~', trim(array_shift($parameters)));
         foreach ($parameters as $parameter) {
             [$name, $value] = explode('=', $parameter, 2) + [1 => ''];
             $isJson = $isJson

@@ -27,7 +27,8 @@ final class Router
         $method = $route->method;
         if (!preg_match('/^[A-Z]+$/', $method) || \in_array($method, ['HEAD', 'OPTIONS'], true)) {
             throw new \InvalidArgumentException(
-                "\"$method\" is not a method of a route; HEAD and OPTIONS are answered for every path"
+                "\"$method\" is not a method of a route; Surus\\Api answers HEAD for every path "
+                    .'with GET, and OPTIONS for every path of a route'
             );
         }
         $regex = $route->pattern->regex;

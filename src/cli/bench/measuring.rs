@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use surus_load::{Origin, Plan, RunOutcome, Stop, Watch};
+use surus_load::{Origin, Pace, Plan, RunOutcome, Stop, Watch};
 use surus_measure::interval_log::WriteInterval;
 use surus_measure::{Machine, Probe, Usage, probe};
 
@@ -104,14 +104,24 @@ pub fn ensure_running(pids: &[i32], option: &str) -> anyhow::Result<()> {
 
 /// Sends requests without measuring. Fails if that is interrupted.
 pub fn warm_up(plan: &Plan, time: Option<Duration>) -> anyhow::Result<()> {
-    if let Some(time) = time {
-        let mut plan = plan.clone();
-        plan.stop = Stop::After(time);
-        if measure(&plan, &[], false)?.outcome.is_interrupted {
-            bail!("interrupted in the warm-up; nothing was measured");
-        }
+    if let Some(time) = time
+        && measure(&warm_up_plan(plan, time), &[], false)?
+            .outcome
+            .is_interrupted
+    {
+        bail!("interrupted in the warm-up; nothing was measured");
     }
     Ok(())
+}
+
+/// The plan of a warm-up. A ramp would go on beyond its last rate in a longer warm-up.
+fn warm_up_plan(plan: &Plan, time: Duration) -> Plan {
+    let mut plan = plan.clone();
+    plan.stop = Stop::After(time);
+    if let Pace::Open(schedule) = plan.pace {
+        plan.pace = Pace::Open(schedule.without_ramp());
+    }
+    plan
 }
 
 /// The roots of the process trees that serve the URLs. Empty if one of them is served on another
@@ -159,7 +169,7 @@ mod tests {
     use std::process::{Child, Command};
     use std::time::Instant;
 
-    use surus_load::{Mix, Request, Url};
+    use surus_load::{Mix, Request, Schedule, Url};
 
     use super::*;
 
@@ -182,6 +192,19 @@ mod tests {
         if socket.connect("192.0.2.1:9").is_ok() {
             assert!(is_of_this_machine(&socket.local_addr().unwrap()));
         }
+    }
+
+    #[test]
+    fn warm_up_of_a_ramp_has_its_first_rate() {
+        let url = Url::parse("http://127.0.0.1/").unwrap();
+        let mut plan = Plan::new(Mix::new(&[Request::get(url)], true).unwrap());
+        let time = Duration::from_secs(30);
+        assert_eq!(warm_up_plan(&plan, time).pace, Pace::Closed);
+        let ten_seconds = Duration::from_secs(10);
+        plan.pace = Pace::Open(Schedule::ramp(100.0, 1000.0, ten_seconds));
+        let warm_up = warm_up_plan(&plan, time);
+        assert_eq!(warm_up.pace, Pace::Open(Schedule::constant(100.0)));
+        assert_eq!(warm_up.stop, Stop::After(time));
     }
 
     #[test]

@@ -223,8 +223,8 @@ fn generator(outcome: &RunOutcome) -> Table {
 
 fn charts(result: &Result) -> Vec<Chart> {
     let latencies = &result.outcome.latencies;
-    // The last second is not a whole one.
-    let whole = result.outcome.elapsed.as_secs().max(1);
+    // The last second is not a whole one. Responses of a part of a second are no rate.
+    let whole = result.outcome.elapsed.as_secs();
     let seconds: Vec<_> = latencies
         .seconds
         .iter()
@@ -312,9 +312,50 @@ fn cpu_by_time(usage: &Usage, end: f64) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use surus_measure::probe;
+    use std::time::Duration;
+
+    use surus_load::Totals;
+    use surus_measure::{Machine, Recorder, probe};
 
     use super::*;
+
+    /// The titles of the charts of a run of this length, which had a response every 100 ms.
+    fn charts_of(elapsed: Duration) -> Vec<String> {
+        let mut recorder = Recorder::new(false);
+        let mut totals = Totals::default();
+        let mut at = Duration::ZERO;
+        while at < elapsed {
+            recorder.response(at, Duration::from_millis(1), 0);
+            totals.responses += 1;
+            at += Duration::from_millis(100);
+        }
+        let outcome = RunOutcome {
+            elapsed,
+            late: Vec::new(),
+            totals,
+            latencies: recorder.finish(elapsed),
+            offered: None,
+            own_cpu: Duration::ZERO,
+            own_cpu_in_time: Duration::ZERO,
+            is_interrupted: false,
+        };
+        let result = Result {
+            outcome,
+            usage: None,
+            machine: Machine::this(),
+        };
+        let charts = charts(&result).into_iter();
+        charts.map(|chart| chart.title).collect()
+    }
+
+    #[test]
+    fn run_without_a_whole_second_has_no_chart_over_time() {
+        let short = ["Latency by percentile"];
+        assert_eq!(charts_of(Duration::from_millis(300)), short);
+        assert_eq!(charts_of(Duration::from_millis(999)), short);
+        let long = [short[0], "Latency over time", "Requests over time"];
+        assert_eq!(charts_of(Duration::from_secs(1)), long);
+    }
 
     #[test]
     fn cpu_of_frequent_samples_is_that_since_the_point_before() {

@@ -34,6 +34,7 @@ pub const FILES: &[(&str, &str)] = &{
         "src/Api/Problem.php",
         "src/Api/Project.php",
         "src/Api/Psr15Middleware.php",
+        "src/Api/Psr7.php",
         "src/Api/Reader.php",
         "src/Api/Request.php",
         "src/Api/Responds.php",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
@@ -40,6 +41,8 @@ impl Client {
             Protocol::Http2 => "h2",
         };
         config.alpn_protocols = vec![protocol.into()];
+        // Connections stand for clients that do not know each other's sessions.
+        config.resumption = Resumption::disabled();
         Ok(Client(TlsConnector::from(Arc::new(config))))
     }
 
