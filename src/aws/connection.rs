@@ -9,10 +9,11 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+use crate::connect;
 
 pub type AwsConnection = SendRequest<Full<Bytes>>;
 
@@ -26,7 +27,7 @@ pub async fn open(uri: &Uri) -> anyhow::Result<AwsConnection> {
     let host = host.trim_matches(['[', ']']);
     let is_https = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
-    let stream = TcpStream::connect((host, port)).await?;
+    let stream = connect::to_host(host, port).await?;
     stream.set_nodelay(true)?;
     if !is_https {
         return start(stream).await;

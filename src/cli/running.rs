@@ -134,6 +134,16 @@ pub fn ask(
 /// Asks the running `surus work` of a project.
 #[cfg(feature = "_work")]
 pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
+    try_work(project, method, path)?.map_err(|why| anyhow!(why))
+}
+
+/// The same. The inner error is the reason why the running `surus work` cannot do it.
+#[cfg(feature = "_work")]
+pub fn try_work(
+    project: &Project,
+    method: Method,
+    path: &str,
+) -> anyhow::Result<Result<String, String>> {
     let directory = project.directory()?;
     let address = work_address(&directory, &project.load_all()?.config);
     let answer = super::block_on(ask_at(&address, &directory, &method, path));
@@ -145,10 +155,10 @@ pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result
         ),
         answer => answer?,
     };
-    if !status.is_success() {
-        bail!("{}", text.trim_end());
-    }
-    Ok(text)
+    Ok(match status.is_success() {
+        true => Ok(text),
+        false => Err(text.trim_end().into()),
+    })
 }
 
 /// Whether nothing listens there.

@@ -58,6 +58,9 @@ pub struct Settings {
     /// On `roadrunner`: how requests are written for the workers, `json` or `protobuf`
     /// (roadrunner-http 3.5 and later).
     pub roadrunner_payloads: Payloads,
+    /// On `roadrunner`: whether workers get the bodies of forms as they arrive. They then parse
+    /// fields and files themselves.
+    pub roadrunner_raw_body: bool,
     /// On `roadrunner`: what the workers are asked for.
     #[serde(skip)]
     pub roadrunner_mode: WorkerMode,
@@ -166,6 +169,7 @@ impl Default for Settings {
             script: None,
             script_args: Vec::new(),
             roadrunner_payloads: Payloads::default(),
+            roadrunner_raw_body: false,
             roadrunner_mode: WorkerMode::default(),
             relay: RelayKind::default(),
             project: None,
@@ -283,6 +287,7 @@ pub fn plan(
                     arguments: settings.script_args.clone(),
                     directory: settings.project.clone(),
                     payloads: settings.roadrunner_payloads,
+                    parses_forms: !settings.roadrunner_raw_body,
                     mode: settings.roadrunner_mode,
                     relay: settings.relay,
                     max_memory: settings.max_memory.0,

@@ -269,9 +269,9 @@ impl Admin {
         json(&found)
     }
 
-    async fn failures(&self, requested: Failures) -> Response<Full<Bytes>> {
-        let fronts = (self.queues)();
-        match failed_jobs::failures(&fronts, &requested).await {
+    /// Retries or forgets a failed job.
+    async fn change(&self, requested: Failures) -> Response<Full<Bytes>> {
+        match failed_jobs::change(&(self.queues)(), &requested).await {
             Ok(found) => json(&found),
             Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}\n")),
         }
@@ -348,9 +348,9 @@ impl Admin {
             (true, "/-/certificates") => json(&self.metrics.certificates()),
             (true, "/-/acme") => json(&self.metrics.acme.last()),
             (true, "/-/queues") => json(&self.queues().await),
-            (true, "/-/failed") => self.failures(Failures::List).await,
-            (false, "/-/retry") => self.failures(Failures::Retry(id(request))).await,
-            (false, "/-/forget") => self.failures(Failures::Forget(id(request))).await,
+            (true, "/-/failed") => json(&failed_jobs::list(&(self.queues)()).await),
+            (false, "/-/retry") => self.change(Failures::Retry(id(request))).await,
+            (false, "/-/forget") => self.change(Failures::Forget(id(request))).await,
             (false, "/-/pause") => self.pause(request.uri().query(), true),
             (false, "/-/resume") => self.pause(request.uri().query(), false),
             (false, "/-/reload") => match (self.reload)().await {

@@ -1,5 +1,6 @@
 //! Tests the engine `roadrunner`: requests, responses, and workers that violate the protocol.
 
+mod forms;
 mod server;
 
 use std::sync::{Arc, Mutex};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use surus::engines::external::roadrunner::Payloads;
-use surus::event::{Body, Failure};
+use surus::event::Failure;
 use surus::observe::status::WorkerState;
 use surus::units::Size;
 
@@ -49,7 +50,7 @@ fn request_arrives_as_roadrunner_sends_it() {
             ("x-twice", "1"),
             ("x-twice", "2"),
             ("cookie", "c=%20d; e"),
-            ("cookie", "f=g=h"),
+            ("cookie", "f=g=h; q=\"i\""),
         ] {
             headers.append(name, value.parse().unwrap());
         }
@@ -71,7 +72,8 @@ fn request_arrives_as_roadrunner_sends_it() {
             serde_json::json!(["OA=="])
         );
         assert!(dump["headers"].get("Host").is_none());
-        assert_eq!(dump["cookies"], serde_json::json!({"c": " d", "f": "g=h"}));
+        let cookies = serde_json::json!({"c": " d", "f": "g=h", "q": "i"});
+        assert_eq!(dump["cookies"], cookies);
     });
 }
 
@@ -82,93 +84,6 @@ fn header_that_is_not_utf8_arrives_to_the_byte_in_protobuf() {
         let dump = dump(&engine, scene(&engine, "/dump").header("x-byte", b"\xff")).await;
         let expected = if is_protobuf { "/w==" } else { "77+9" };
         assert_eq!(dump["headers"]["X-Byte"][0], expected);
-    });
-}
-
-#[test]
-fn form_is_parsed_into_a_tree() {
-    on_scenes(|engine| async move {
-        let ask = scene(&engine, "/dump").post(
-            "application/x-www-form-urlencoded; charset=utf-8",
-            "a[]=1&a[]=2&b[c]=3",
-        );
-        let dump = dump(&engine, ask).await;
-        assert_eq!(dump["parsed"], true);
-        let body = r#"{"a":["1","2"],"b":{"c":"3"}}"#;
-        assert_eq!(dump["body"], base64(body));
-    });
-}
-
-fn base64(text: &str) -> String {
-    use std::process::{Command, Stdio};
-    let mut child = Command::new("base64")
-        .arg("-w0")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
-    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
-}
-
-/// A form with a field and a file of this content.
-fn multipart(name: &str, content: &[u8]) -> Vec<u8> {
-    [
-        b"--limit\r\nContent-Disposition: form-data; name=\"a[]\"\r\n\r\n1\r\n--limit\r\n"
-            .as_slice(),
-        format!(
-            "Content-Disposition: form-data; name=\"{name}\"; filename=\"x.bin\"\r\n\
-             Content-Type: image/png\r\n\r\n"
-        )
-        .as_bytes(),
-        content,
-        b"\r\n--limit--\r\n",
-    ]
-    .concat()
-}
-
-#[test]
-fn upload_is_a_file_that_the_worker_may_keep() {
-    on_scenes(|engine| async move {
-        let content = bytes(3 << 20);
-        let kept = engine.writable().join("kept");
-        let mut file = tempfile::tempfile().unwrap();
-        let body = multipart("f[deep]", &content);
-        std::io::Write::write_all(&mut file, &body).unwrap();
-        let spooled = Body::Spooled {
-            file: Arc::new(file.into()),
-            len: body.len() as u64,
-        };
-        let bodies = [
-            Body::Memory(multipart("f", &content).into()),
-            Body::Memory(multipart("f", b"").into()),
-            spooled,
-        ];
-        for (n, body) in bodies.into_iter().enumerate() {
-            let url = format!("/upload?to={}{n}", kept.display());
-            let ask = scene(&engine, if n == 0 { "/upload" } else { &url });
-            let answer = dump(
-                &engine,
-                ask.post_body("multipart/form-data; boundary=limit", body),
-            );
-            let answer = answer.await;
-            let uploads = &answer[0]["f"];
-            let upload = if n == 2 { &uploads["deep"] } else { uploads };
-            let size = if n == 1 { 0 } else { content.len() };
-            assert_eq!(upload["name"], "x.bin", "{answer}");
-            assert_eq!(upload["mime"], "image/png");
-            assert_eq!(
-                (&upload["size"], &upload["error"]),
-                (&size.into(), &0.into())
-            );
-            assert_eq!(answer[1], serde_json::json!({"a": ["1"]}));
-            let path = std::path::PathBuf::from(upload["tmpName"].as_str().unwrap());
-            until("what was not moved is deleted", || !path.exists()).await;
-            if n > 0 {
-                let moved = std::fs::metadata(format!("{}{n}", kept.display())).unwrap();
-                assert_eq!(moved.len(), size as u64);
-            }
-        }
     });
 }
 
@@ -396,10 +311,16 @@ fn worker_above_its_memory_is_replaced() {
 #[test]
 fn worker_connects_by_each_relay() {
     use surus::engines::external::roadrunner::RelayKind;
-    for relay in [RelayKind::Pipes, RelayKind::Unix, RelayKind::Tcp] {
+    for (relay, address) in [
+        (RelayKind::Pipes, "pipes"),
+        (RelayKind::Unix, "unix:///"),
+        (RelayKind::Tcp, "tcp://127.0.0.1:"),
+    ] {
         on_engine("roadrunner", |engine| async move {
             let engine = engine.boots(SCENES).workers(3);
             let engine = engine.with(|settings| settings.relay = relay);
+            let named = play(&engine, "/relay").await;
+            assert!(named.starts_with(address), "{named}");
             for n in 0..10 {
                 let expected = format!("hello {n}");
                 assert_eq!(play(&engine, &format!("/hello?n={n}")).await, expected);

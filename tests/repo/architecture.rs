@@ -15,7 +15,7 @@ use self::circles::Modules;
 /// The other modules that each module may use. `cli` may use all of them. `layers.rs` compares this
 /// with the order in ARCHITECTURE.md.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("aws", &[]),
+    ("aws", &["connect"]),
     ("budget", &[]),
     ("busy_poll", &[]),
     ("connect", &[]),

@@ -308,6 +308,50 @@ fn failed_job_whose_id_two_queues_have_is_named_with_its_queue() {
 }
 
 #[test]
+fn failed_jobs_of_other_brokers_are_listed_and_changed_while_one_is_away() {
+    let mut redis = Redis::start();
+    let plain = Plain::new(
+        Kind::Sqlite,
+        &format!(
+            "tries = 1\n[[queue]]\nname = 'away'\nhandler = 'jobs.php'\nsource = '{}'\n",
+            redis.url()
+        ),
+    );
+    for number in 1..3 {
+        plain.push(number, "throw");
+    }
+    let (work, site) = (plain.start(&["--workers", "1"]), &plain.site);
+    work.wait_until(|| failed(site, &work).len() == 2);
+    let ids = failed(site, &work);
+    redis.kill();
+    // Stdout and stderr of a command that fails.
+    let run = |args: &[&str]| {
+        let output = surus(site, &address(&work), args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
+    };
+    let away = "cannot list failed jobs: queue away: ";
+    let [text, error] = run(&["work", "failed"]);
+    assert_eq!(text.matches("as told").count(), 2, "{text}");
+    assert!(error.contains(away), "{error}");
+    let [json, error] = run(&["work", "failed", "--json"]);
+    let jobs: Vec<Value> = serde_json::from_str(&json).unwrap();
+    assert!(jobs.len() == 2 && error.contains(away), "{json} {error}");
+    let [text, error] = run(&["work", "retry", "--id", "unknown", "--id", &ids[0]]);
+    assert_eq!(text, format!("retried {}\n", ids[0]));
+    assert!(
+        error.contains("unknown: ") && error.contains("queue away: "),
+        "{error}"
+    );
+    work.wait_until(|| plain.count("begins 1") + plain.count("begins 2") == 3);
+    work.wait_until(|| plain.table.failed().len() == 2);
+    let [text, error] = run(&["work", "forget", "--all"]);
+    assert_eq!(text.matches("forgot ").count(), 2, "{text}");
+    assert!(error.contains(away), "{error}");
+    assert!(plain.table.failed().is_empty());
+}
+
+#[test]
 fn failed_laravel_job_is_retried_by_laravel() {
     let redis = Redis::start();
     let on_redis = Laravel::on_redis(&debian(), redis.port);

@@ -14,7 +14,7 @@ final class FailedJobs
     {
     }
 
-    /** Lists them, or retries or forgets one; returns those concerned. */
+    /** Lists them, or finds, retries or forgets one; returns those concerned. */
     public function handle(array $asked): array
     {
         $failer = $this->app->make('queue.failer');

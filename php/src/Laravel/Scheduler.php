@@ -8,6 +8,7 @@ use Illuminate\Console\Events\ScheduledTaskSkipped;
 use Illuminate\Console\Events\ScheduledTaskStarting;
 use Illuminate\Console\Scheduling\Event;
 use Illuminate\Console\Scheduling\Schedule;
+use Illuminate\Contracts\Cache\Repository as Cache;
 use Illuminate\Contracts\Console\Kernel;
 use Illuminate\Contracts\Debug\ExceptionHandler;
 use Illuminate\Contracts\Foundation\Application;
@@ -79,13 +80,12 @@ final class Scheduler
             throw new \RuntimeException("{$asked['name']} is no longer in the schedule");
         }
         $events = $this->app->make('events');
-        if (!$event->filtersPass($this->app)) {
+        if ($this->isHeld($event) || !$event->filtersPass($this->app)) {
             self::tell($events, ScheduledTaskSkipped::class, $event);
 
             return null;
         }
-        $due = Carbon::createFromTimestamp($asked['due'], date_default_timezone_get());
-        if ($event->onOneServer && !$schedule->serverShouldRun($event, $due)) {
+        if ($event->onOneServer && !$this->isFirst($schedule, $event, $asked['due'])) {
             return null;
         }
         self::tell($events, ScheduledTaskStarting::class, $event);
@@ -110,6 +110,43 @@ final class Scheduler
         }
 
         return null;
+    }
+
+    /**
+     * Whether no other server has begun this run. Schedule::serverShouldRun() would remember the
+     * answer for later runs, which `schedule:run` does for the rest of its minute.
+     */
+    private function isFirst(Schedule $schedule, Event $event, int $due): bool
+    {
+        $time = Carbon::createFromTimestamp($due, date_default_timezone_get());
+        $time = new class($time->format('c')) extends \DateTimeImmutable {
+            /** Laravel tells times apart by hour and minute. Some events run more often. */
+            public function format(string $format): string
+            {
+                $isRepeat = 'Hi' === $format && '00' !== parent::format('s');
+
+                return parent::format($isRepeat ? 'His' : $format);
+            }
+        };
+        $ask = static fn (Schedule $schedule) => $schedule->schedulingMutex->create($event, $time);
+
+        return \Closure::bind($ask, null, Schedule::class)($schedule);
+    }
+
+    /**
+     * Whether an event that is due does not run: after `schedule:pause`, or in maintenance mode,
+     * which may have begun since the event was due.
+     */
+    private function isHeld(Event $event): bool
+    {
+        if ($this->app->isDownForMaintenance() && !$event->runsInMaintenanceMode()) {
+            return true;
+        }
+
+        return method_exists($event, 'runsWhenPaused')
+            && !$event->runsWhenPaused()
+            && (Schedule::$pausable ?? true)
+            && $this->app->make(Cache::class)->get('illuminate:schedule:paused', false);
     }
 
     /** Unique in the schedule: the same command may be in it twice. */

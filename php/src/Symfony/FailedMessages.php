@@ -20,7 +20,7 @@ final class FailedMessages
     {
     }
 
-    /** Lists them, or retries or forgets one; returns those concerned. */
+    /** Lists them, or finds, retries or forgets one; returns those concerned. */
     public function handle(array $asked): array
     {
         $found = [];
@@ -44,7 +44,7 @@ final class FailedMessages
             $told = self::told($name, $envelope);
             if ('forget' === $asked['verb']) {
                 $receiver->reject($envelope);
-            } else {
+            } elseif ('retry' === $asked['verb']) {
                 $told['error'] = $this->retry($name, $receiver, $envelope);
             }
             $found[] = $told;

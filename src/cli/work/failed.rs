@@ -1,13 +1,13 @@
 //! `surus work failed`, `retry` and `forget`: shows failed jobs, runs them again, deletes them.
 
-use anyhow::bail;
+use anyhow::ensure;
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::cli::options::Project;
-use crate::cli::running::ask_work as ask;
+use crate::cli::running::{ask_work as ask, try_work};
 use crate::cli::stdout::{self, say};
-use crate::fronts::queue::job::FailedJob;
+use crate::fronts::queue::job::{FailedJob, FailedJobs};
 
 /// Selects failed jobs.
 #[derive(Debug, clap::Args)]
@@ -23,21 +23,30 @@ pub struct Chosen {
 }
 
 pub fn show(project: &Project, is_json: bool) -> anyhow::Result<()> {
-    let json = ask(project, Method::GET, "/-/failed")?;
-    if is_json {
-        say!("{json}");
-        return Ok(());
+    let (jobs, problems) = find(project)?;
+    match is_json {
+        true => say!("{}", serde_json::to_string(&jobs)?),
+        false if jobs.is_empty() && !problems.is_empty() => {}
+        false => stdout::print(list(&jobs)),
     }
-    let jobs: Vec<FailedJob> = serde_json::from_str(&json)?;
-    stdout::print(list(&jobs));
-    Ok(())
+    fail(&problems)
 }
 
+/// The failed jobs of all queues, and why some of them cannot be listed.
+fn find(project: &Project) -> anyhow::Result<(Vec<FailedJob>, Vec<String>)> {
+    let found: FailedJobs = serde_json::from_str(&ask(project, Method::GET, "/-/failed")?)?;
+    let problems = found.unreachable.iter();
+    let problems = problems.map(|why| format!("cannot list failed jobs: {why}"));
+    Ok((found.jobs, problems.collect()))
+}
+
+/// Retries or forgets jobs, one by one. A job that cannot be reached does not stop the others.
 pub fn change(args: &Chosen, verb: &str, done: &str) -> anyhow::Result<()> {
     let mut ids = args.ids.clone();
+    let mut problems = Vec::new();
     if args.all {
-        let json = ask(&args.project, Method::GET, "/-/failed")?;
-        let jobs: Vec<FailedJob> = serde_json::from_str(&json)?;
+        let jobs;
+        (jobs, problems) = find(&args.project)?;
         ids = jobs.into_iter().map(|job| job.id).collect();
     }
     let (count, mut failed) = (ids.len(), 0);
@@ -47,7 +56,13 @@ pub fn change(args: &Chosen, verb: &str, done: &str) -> anyhow::Result<()> {
             "/-/{verb}?id={}",
             utf8_percent_encode(&id, NON_ALPHANUMERIC)
         );
-        let json = ask(&args.project, Method::POST, &path)?;
+        let json = match try_work(&args.project, Method::POST, &path)? {
+            Ok(json) => json,
+            Err(why) => {
+                problems.push(format!("{id}: {why}"));
+                continue;
+            }
+        };
         let jobs: Vec<FailedJob> = serde_json::from_str(&json)?;
         let error = jobs.iter().find_map(|job| job.error.as_ref());
         match error {
@@ -60,14 +75,20 @@ pub fn change(args: &Chosen, verb: &str, done: &str) -> anyhow::Result<()> {
         }
     }
     if !missing.is_empty() {
-        bail!(
+        problems.push(format!(
             "no failed job has the id {}; `surus work failed` lists them",
             missing.join(", ")
-        );
+        ));
     }
     if failed > 0 {
-        bail!("{failed} of {count} jobs failed again");
+        problems.push(format!("{failed} of {count} jobs failed again"));
     }
+    fail(&problems)
+}
+
+/// Fails if there are problems, and names each on a line of its own.
+fn fail(problems: &[String]) -> anyhow::Result<()> {
+    ensure!(problems.is_empty(), "{}", problems.join("\n"));
     Ok(())
 }
 

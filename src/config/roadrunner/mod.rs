@@ -203,6 +203,12 @@ impl Visit<'_> {
                     self.settings.set(&["http", "listen"], listen);
                 }
             }
+            "http.raw_body" => {
+                let text = self.scalar(value).unwrap_or_default();
+                let is_raw = text.eq_ignore_ascii_case("true");
+                self.settings
+                    .set(&["engine", "roadrunner_raw_body"], is_raw);
+            }
             "http.max_request_size" => self.size(&["http", "max_body_size"], value)?,
             "http.trusted_subnets" => {
                 let networks = self.words(value).into_iter().map(Value::from);

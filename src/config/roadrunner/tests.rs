@@ -22,6 +22,7 @@ server:
 http:
   address: :${PORT}
   max_request_size: 256
+  raw_body: true
   middleware: [ "static", "gzip", "headers" ]
   static:
     dir: "public"
@@ -42,6 +43,7 @@ http:
             clear_env = false
             script = "public/worker.php"
             script_args = ["--mode", "http"]
+            roadrunner_raw_body = true
             workers = 4
             max_requests = 500
             max_memory = "128M"

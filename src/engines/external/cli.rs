@@ -18,8 +18,25 @@ use crate::event::{Event, Failure};
 use crate::launcher::Role;
 use crate::observe::status::WorkerStatus;
 
-/// The driver script, which runs the application's script.
-pub const DRIVER: &str = include_str!("cli.php");
+/// The parts of the driver script. The last one runs the application's script.
+const PARTS: [&str; 10] = [
+    include_str!("cli/cookie.php"),
+    include_str!("cli/fields.php"),
+    include_str!("cli/functions.php"),
+    include_str!("cli/head.php"),
+    include_str!("cli/parts.php"),
+    include_str!("cli/request.php"),
+    include_str!("cli/session.php"),
+    include_str!("cli/settings.php"),
+    include_str!("cli/uploads.php"),
+    include_str!("cli.php"),
+];
+
+/// The driver script, which is one file.
+pub fn driver() -> String {
+    let bare = |part: &'static str| part.strip_prefix("<?php\n").unwrap_or(part);
+    format!("<?php\n{}", PARTS.map(bare).concat())
+}
 
 pub struct Cli {
     launch: PhpLaunch,

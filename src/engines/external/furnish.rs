@@ -11,7 +11,7 @@ pub fn furnish(spec: &PhpSpec, front: Option<u32>) -> anyhow::Result<OwnDir> {
     runtime_dir.put(REPORT, include_str!("report.php"))?;
     match spec.way {
         ProgramKind::Cgi => {}
-        ProgramKind::Cli => drop(runtime_dir.put(DRIVER, cli::DRIVER)?),
+        ProgramKind::Cli => drop(runtime_dir.put(DRIVER, &cli::driver())?),
         ProgramKind::Fpm if spec.address.is_some() => {}
         ProgramKind::Fpm => drop(runtime_dir.put(
             CONFIGURATION,

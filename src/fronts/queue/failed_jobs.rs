@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 
 use super::front::{Consumer, Front};
-use super::job::{FailedJob, Failures};
+use super::job::{FailedJob, FailedJobs, Failures};
 use super::runner::{JobAnswer, JobProgram, Runner};
 use super::settings::Format;
 use crate::event::Failure;
@@ -16,27 +16,28 @@ use crate::event::Failure;
 /// How long PHP may take at least to answer; all workers may be busy.
 const PHP: Duration = Duration::from_secs(30);
 
-/// Lists failed jobs, or retries or forgets one. Returns those concerned. An id that several queues
-/// have is listed as `QUEUE/ID`, and only so changes a job.
-pub async fn failures(
+/// Retries or forgets one job. Returns those concerned. An id that several queues have changes a
+/// job only as `QUEUE/ID`. Queues that cannot be asked are ignored if another one has the job.
+pub async fn change(
     fronts: &[Arc<Front>],
     requested: &Failures,
 ) -> anyhow::Result<Vec<FailedJob>> {
-    let Some(id) = requested.id() else {
-        return list(fronts).await;
-    };
-    let (kept, unreachable) = keepers(fronts, id).await;
+    let id = requested.id().unwrap_or_default();
+    let mut unreachable = Unreachable::default();
+    let kept = keepers(fronts, id, &mut unreachable).await;
     if kept.is_empty() {
-        let found = of_applications(fronts, requested, id).await?;
-        return match unreachable {
-            Some(error) if found.is_empty() => Err(error),
-            _ => Ok(found),
-        };
+        let found = of_applications(fronts, requested, id, &mut unreachable).await?;
+        if found.is_empty() && !unreachable.0.is_empty() {
+            let unreachable = unreachable.0.join("; ");
+            bail!("no queue that can be asked has this failed job; {unreachable}");
+        }
+        return Ok(found);
     }
     let references = kept.iter().map(|(it, own)| reference(&it.queue.name, own));
     let mut references: BTreeSet<_> = references.collect();
     for front in fronts {
-        let listed = front.application_failures(&Failures::List).await?;
+        let listed = front.application_failures(&Failures::List).await;
+        let listed = listed.unwrap_or_default();
         let same = listed.iter().filter(|job| is_meant(job, id));
         references.extend(same.map(|job| reference(&job.queue, &job.id)));
     }
@@ -54,6 +55,23 @@ pub async fn failures(
     Ok(found)
 }
 
+/// Why queues or applications cannot be asked, each once.
+#[derive(Default)]
+struct Unreachable(Vec<String>);
+
+impl Unreachable {
+    /// The jobs that are found, or none and the reason is noted.
+    fn or_none(&mut self, jobs: anyhow::Result<Vec<FailedJob>>) -> Vec<FailedJob> {
+        jobs.unwrap_or_else(|error| {
+            let why = format!("{error:#}");
+            if !self.0.contains(&why) {
+                self.0.push(why);
+            }
+            Vec::new()
+        })
+    }
+}
+
 /// A job's id with its queue.
 fn reference(queue: &str, id: &str) -> String {
     format!("{queue}/{id}")
@@ -64,13 +82,16 @@ fn is_meant(job: &FailedJob, id: &str) -> bool {
     job.id == id || reference(&job.queue, &job.id) == id
 }
 
-async fn list(fronts: &[Arc<Front>]) -> anyhow::Result<Vec<FailedJob>> {
+/// Lists all failed jobs. An id that several queues have is listed as `QUEUE/ID`.
+pub async fn list(fronts: &[Arc<Front>]) -> FailedJobs {
     let mut found: Vec<(String, FailedJob)> = Vec::new();
+    let mut unreachable = Unreachable::default();
     for front in fronts {
-        let jobs = front.application_failures(&Failures::List).await?;
+        let jobs = front.application_failures(&Failures::List).await;
+        let jobs = unreachable.or_none(jobs);
         found.extend(jobs.into_iter().map(|job| (job.queue.clone(), job)));
         for consumer in &front.consumers {
-            let jobs = consumer.failures(Failures::List).await?;
+            let jobs = unreachable.or_none(consumer.failures(Failures::List).await);
             let queue = &consumer.queue.name;
             found.extend(jobs.into_iter().map(|job| (queue.clone(), job)));
         }
@@ -86,33 +107,34 @@ async fn list(fronts: &[Arc<Front>]) -> anyhow::Result<Vec<FailedJob>> {
         }
         job
     });
-    Ok(listed.collect())
+    FailedJobs {
+        jobs: listed.collect(),
+        unreachable: unreachable.0,
+    }
 }
 
 /// A queue, and the id of a job there.
 type Place<'a> = (&'a Consumer, &'a str);
 
-/// The queues that keep a job with this id, which may follow the queue's name. If there are none,
-/// also the error of the first queue that cannot be asked.
+/// The queues that keep a job with this id, which may follow the queue's name.
 async fn keepers<'a>(
     fronts: &'a [Arc<Front>],
     id: &'a str,
-) -> (Vec<Place<'a>>, Option<anyhow::Error>) {
-    let mut unreachable = None;
+    unreachable: &mut Unreachable,
+) -> Vec<Place<'a>> {
     for places in places(fronts, id) {
         let mut kept = Vec::new();
         for (consumer, id) in places {
-            match consumer.failures(Failures::Find(id.into())).await {
-                Ok(found) if found.is_empty() => {}
-                Ok(_) => kept.push((consumer, id)),
-                Err(error) => unreachable = unreachable.or(Some(error)),
+            let found = consumer.failures(Failures::Find(id.into())).await;
+            if !unreachable.or_none(found).is_empty() {
+                kept.push((consumer, id));
             }
         }
         if !kept.is_empty() {
-            return (kept, None);
+            return kept;
         }
     }
-    (Vec::new(), unreachable)
+    Vec::new()
 }
 
 /// The queue that an id names, to be asked first; then all queues.
@@ -132,19 +154,21 @@ async fn of_applications(
     fronts: &[Arc<Front>],
     requested: &Failures,
     id: &str,
+    unreachable: &mut Unreachable,
 ) -> anyhow::Result<Vec<FailedJob>> {
     for front in fronts {
         let mut requested = requested.clone();
         // Laravel might refuse an id with a queue's name. Messenger's ids have that of a transport.
         if id.contains('/') {
-            let listed = front.application_failures(&Failures::List).await?;
+            let listed = unreachable.or_none(front.application_failures(&Failures::List).await);
             if let Some(job) = listed.iter().find(|job| is_meant(job, id)) {
                 requested = requested.with_id(&job.id);
             }
         }
-        let found = front.application_failures(&requested).await?;
-        if !found.is_empty() {
-            return Ok(found);
+        let own = Failures::Find(requested.id().unwrap_or_default().into());
+        let kept = unreachable.or_none(front.application_failures(&own).await);
+        if !kept.is_empty() {
+            return front.application_failures(&requested).await;
         }
     }
     Ok(Vec::new())
@@ -300,8 +324,8 @@ mod tests {
     }
 
     async fn listed(fronts: &[Arc<Front>]) -> Vec<String> {
-        let jobs = failures(fronts, &Failures::List).await.unwrap();
-        jobs.into_iter().map(|job| job.id).collect()
+        let listed = list(fronts).await;
+        listed.jobs.into_iter().map(|job| job.id).collect()
     }
 
     #[tokio::test]
@@ -311,7 +335,7 @@ mod tests {
         let all = ["mail/1", "2", "news/1", "a/b/1", "mail/9"];
         assert_eq!(listed(&fronts).await, all);
         for requested in [Failures::Retry("1".into()), Failures::Forget("1".into())] {
-            let refused = failures(&fronts, &requested).await.unwrap_err().to_string();
+            let refused = change(&fronts, &requested).await.unwrap_err().to_string();
             assert!(refused.contains("a/b/1 or mail/1 or news/1"), "{refused}");
         }
         assert_eq!(listed(&fronts).await, all);
@@ -322,11 +346,11 @@ mod tests {
             ("1", vec!["mail/9"]),
             ("mail/9", vec![]),
         ] {
-            let done = failures(&fronts, &Failures::Retry(id.into())).await;
+            let done = change(&fronts, &Failures::Retry(id.into())).await;
             assert_eq!(done.unwrap().len(), 1, "{id}");
             assert_eq!(listed(&fronts).await, left, "{id}");
         }
-        let missing = failures(&fronts, &Failures::Forget("1".into())).await;
+        let missing = change(&fronts, &Failures::Forget("1".into())).await;
         assert!(missing.unwrap().is_empty());
     }
 
@@ -338,12 +362,22 @@ mod tests {
             ("news", &["1"]),
         ])];
         for id in ["mail/1", "2", "1"] {
-            let done = failures(&fronts, &Failures::Retry(id.into())).await;
+            let done = change(&fronts, &Failures::Retry(id.into())).await;
             assert_eq!(done.unwrap().len(), 1, "{id}");
         }
         for id in ["1", "gone/1"] {
-            let error = failures(&fronts, &Failures::Forget(id.into())).await;
+            let error = change(&fronts, &Failures::Forget(id.into())).await;
             assert!(error.unwrap_err().to_string().contains("gone"), "{id}");
         }
+    }
+
+    #[tokio::test]
+    async fn unreachable_broker_does_not_keep_the_others_from_the_list() {
+        let one = front(&[("mail", &["1"]), ("gone", &[UNREACHABLE]), ("news", &["2"])]);
+        let listed = list(&[one, front(&[("away", &[UNREACHABLE])])]).await;
+        let ids: Vec<_> = listed.jobs.iter().map(|job| &*job.id).collect();
+        assert_eq!(ids, ["1", "2"]);
+        let why = |queue: &str| format!("queue {queue}: cannot reach the broker");
+        assert_eq!(listed.unreachable, ["gone", "away"].map(why));
     }
 }

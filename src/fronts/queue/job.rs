@@ -92,6 +92,14 @@ impl FailedJob {
     }
 }
 
+/// Failed jobs of several queues.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct FailedJobs {
+    pub jobs: Vec<FailedJob>,
+    /// Why the jobs of some queues or applications are missing.
+    pub unreachable: Vec<String>,
+}
+
 /// An operator's request about failed jobs.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "verb", content = "id", rename_all = "lowercase")]

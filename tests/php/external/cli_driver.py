@@ -23,6 +23,11 @@ PHP, PHP_CGI = f"/usr/bin/php{VERSION}", f"/usr/bin/php-cgi{VERSION}"
 # Both use the settings of a web server.
 INI, CONF = f"/etc/php/{VERSION}/cgi/php.ini", f"/etc/php/{VERSION}/cgi/conf.d"
 DISABLED = ",".join((EXTERNAL / "cli.functions").read_text().split())
+# The parts that cli.rs joins to one file.
+PARTS = re.findall(r'include_str!\("(.+\.php)"\)', (EXTERNAL / "cli.rs").read_text())
+BUILT = tempfile.TemporaryDirectory(prefix="driver")
+DRIVER = Path(BUILT.name) / "cli.php"
+DRIVER.write_text("<?php\n" + "".join((EXTERNAL / part).read_text().removeprefix("<?php\n") for part in PARTS))
 ARGUMENTS = ["-d", "auto_prepend_file=", "-d", "auto_append_file=", "-d", "session.auto_start=0"]
 
 
@@ -95,7 +100,7 @@ def ask_driver(variables: dict, body: bytes, scan_dir: str) -> tuple[bytes, byte
         copies = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 5) for file in (stdin, stdout, stderr, cgi, head)]
         pid = os.posix_spawn(
             PHP,
-            ["php", "-c", INI, *ARGUMENTS, "-d", f"disable_functions={DISABLED}", "-f", str(EXTERNAL / "cli.php")],
+            ["php", "-c", INI, *ARGUMENTS, "-d", f"disable_functions={DISABLED}", "-f", str(DRIVER)],
             {"PHP_INI_SCAN_DIR": scan_dir},
             file_actions=[(os.POSIX_SPAWN_DUP2, copy, number) for number, copy in enumerate(copies)],
         )

@@ -17,6 +17,9 @@ while ($request = $worker->next()) {
 		case '/pid':
 			$worker->respond(200, (string) getmypid());
 			break;
+		case '/relay':
+			$worker->respond(200, (string) getenv('RR_RELAY'));
+			break;
 		case '/seen':
 			$worker->respond(200, implode(' ', $worker->seen));
 			break;

@@ -66,6 +66,8 @@ match ($argv[1]) {
     'hang' => $push(new App\Hanging('hang')),
     'pause' => $queue->pause('jobs', 'mails'),
     'resume' => $queue->resume('jobs', 'mails'),
+    'pause schedule' => $app->make('cache.store')->forever('illuminate:schedule:paused', true),
+    'resume schedule' => $app->make('cache.store')->forget('illuminate:schedule:paused'),
 };
 "#;
 

@@ -68,3 +68,38 @@ fn jobs_wait_while_a_listener_of_looping_returns_false() {
         || fs::remove_file(&held).unwrap(),
     );
 }
+
+const SCHEDULE: &str = r#"<?php
+namespace App;
+use Illuminate\Console\Scheduling\Schedule;
+final class ConsoleKernel extends \Illuminate\Foundation\Console\Kernel
+{
+    protected function schedule(Schedule $schedule)
+    {
+        $schedule->call(static fn () => Notes::note('always'))
+            ->everyFiveSeconds()->evenWhenPaused()->name('always');
+        $schedule->call(static fn () => Notes::note('resumed'))
+            ->everyFiveSeconds()->name('resumed');
+        $schedule->call(static fn () => Notes::note('one server'))
+            ->everyFiveSeconds()->evenWhenPaused()->name('one server')->onOneServer();
+    }
+}
+"#;
+
+/// Waits for the next minute.
+#[test]
+fn events_do_not_run_while_laravel_has_paused_its_schedule() {
+    let mut laravel = application(&framework("laravel13"));
+    laravel.set("QUEUE_CONNECTION", "sync");
+    fs::write(laravel.site.www().join("app/ConsoleKernel.php"), SCHEDULE).unwrap();
+    laravel.run("limits.php", &["pause schedule"]);
+    let work = laravel.start(&["--schedule"]);
+    let count = |note: &str| laravel.notes().iter().filter(|it| *it == note).count();
+    work.wait_for_minutes(2, || count("always") > 3);
+    // Each run in a minute is for one server, and not only the first.
+    work.wait_until(|| count("one server") > 1 || count("always") > 10);
+    assert!(count("one server") > 1, "{:?}", laravel.notes());
+    assert_eq!(count("resumed"), 0, "{:?}", laravel.notes());
+    laravel.run("limits.php", &["resume schedule"]);
+    work.wait_for_minutes(2, || count("resumed") > 0);
+}

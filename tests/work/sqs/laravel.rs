@@ -1,5 +1,7 @@
 //! Laravel's jobs in SQS without configuration: pushed by Laravel, decided by Laravel.
 
+use std::fs;
+
 use super::super::elasticmq::Queue;
 use super::super::laravel::{Laravel, RUNS, debian, runs};
 use super::super::site::framework;
@@ -69,6 +71,27 @@ fn released_job_is_delivered_after_its_backoff_as_a_second_attempt() {
     // For an hour.
     work.wait_until(|| super::counts(&queue) == [0, 1]);
     assert_eq!(laravel.notes().len(), 1);
+}
+
+#[test]
+fn jobs_that_wait_for_the_end_of_maintenance_lose_no_try() {
+    let Some((laravel, queue, _)) = application(&debian()) else {
+        return;
+    };
+    let down = laravel.site.tmp().join("storage/framework/down");
+    fs::create_dir_all(down.parent().unwrap()).unwrap();
+    fs::write(&down, "{}").unwrap();
+    laravel.push(&["well", "well"]);
+    let work = laravel.start(&["--workers", "1"]);
+    work.wait_for_log(|log| log.contains("the application runs no jobs at present"));
+    work.wait_until(|| super::counts(&queue) == [2, 0]);
+    fs::remove_file(&down).unwrap();
+    work.wait_until(|| queue.len() == 0);
+    let notes = laravel.notes();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    for note in &notes {
+        assert!(note.starts_with("well, attempt 1"), "{notes:?}");
+    }
 }
 
 #[test]

@@ -262,6 +262,24 @@ fn paused_queue_is_left_to_others() {
 }
 
 #[test]
+fn job_that_goes_back_unrun_loses_no_try() {
+    let Some(site) = Site::new("tries = 2\nbackoff = '1s'\n") else {
+        return;
+    };
+    let work = site.start(&["--workers", "1"]);
+    site.push(0, "wait");
+    work.wait_until(|| site.count("begins 0") == 1);
+    site.push(1, "throw once");
+    work.wait_until(|| counts(&site.queue) == [0, 2]);
+    said(&site.plain.site, &work, &["work", "pause"]);
+    work.wait_until(|| counts(&site.queue) == [1, 1]);
+    site.plain.go(true);
+    said(&site.plain.site, &work, &["work", "resume"]);
+    work.wait_until(|| site.is_empty());
+    assert_eq!((site.count("begins 1"), site.count("done 1")), (2, 1));
+}
+
+#[test]
 fn region_and_keys_of_a_profile_are_used_without_an_url() {
     let Some(site) = Site::of("", false, |_| "sqs:".into()) else {
         return;

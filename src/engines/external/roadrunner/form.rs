@@ -80,11 +80,11 @@ pub async fn parse(
         grow(&mut memory, body.len())?;
         let mut text = Vec::new();
         BodyContent::new(body).read_to_end(&mut text)?;
-        if tree::levels(&text) > MAX_LEVELS {
+        let Some(fields) = tree::urlencoded(&text, MAX_LEVELS) else {
             return Err(io::ErrorKind::FileTooLarge.into());
-        }
+        };
         return Ok(Some(Form {
-            fields: json(&tree::urlencoded(&text), &mut memory)?,
+            fields: json(&fields, &mut memory)?,
             files: None,
             uploads: Uploads {
                 _taken: vec![memory],
@@ -185,7 +185,7 @@ impl CollectedForm {
 
 impl Parts for CollectedForm {
     fn begin(&mut self, headers: PartHeaders) -> io::Result<()> {
-        self.levels += 1 + headers.name.matches('[').count();
+        self.levels += tree::depth(&headers.name);
         let file_name = headers.file_name.as_ref().map_or(0, String::len);
         self.count(headers.name.len() + file_name + headers.media_type.len())?;
         let part = match headers.file_name.as_deref() {
@@ -241,7 +241,8 @@ impl Parts for CollectedForm {
             }
             FormPart::Empty => {}
         }
-        self.files.add(&headers.name, upload);
+        // Of several files with one name, RoadRunner sends the first.
+        self.files.add_first(&headers.name, upload);
         Ok(())
     }
 }

@@ -70,6 +70,8 @@ pub struct RoadRunnerSpec {
     /// The working directory of the workers.
     pub directory: Option<PathBuf>,
     pub payloads: Payloads,
+    /// Whether workers get forms as trees and files.
+    pub parses_forms: bool,
     pub mode: WorkerMode,
     pub relay: RelayKind,
     /// Resident bytes after a request; 0 for no limit.
@@ -88,6 +90,7 @@ struct Inner {
     ending: TaskTracker,
     uploads: Directory,
     payloads: Payloads,
+    parses_forms: bool,
     max_requests: u64,
     max_memory: u64,
     /// How long a worker may take to start.
@@ -124,6 +127,7 @@ impl RoadRunner {
             ending: TaskTracker::new(),
             uploads,
             payloads: own.payloads,
+            parses_forms: own.parses_forms,
             max_requests: spec.max_requests,
             max_memory: own.max_memory,
             boot_timeout: spec.boot_timeout,
@@ -246,9 +250,9 @@ impl StartedPhp for RoadRunner {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let inner = &self.0;
+            let uploads = inner.parses_forms.then_some(&inner.uploads);
             let request =
-                request::RoadRunnerRequest::from_event(event, inner.payloads, &inner.uploads)
-                    .await?;
+                request::RoadRunnerRequest::from_event(event, inner.payloads, uploads).await?;
             let slot = inner.slots.take(event).ok_or_else(no_slot)?;
             let worker = inner.take(slot.index).await;
             let worker = worker.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;

@@ -49,11 +49,11 @@ pub struct RoadRunnerRequest {
 }
 
 impl RoadRunnerRequest {
-    /// Uploaded files become files of `directory`.
+    /// Uploaded files become files of `directory`. Without one, forms are not parsed.
     pub async fn from_event(
         event: &Event,
         payloads: Payloads,
-        directory: &form::Directory,
+        directory: Option<&form::Directory>,
     ) -> Result<RoadRunnerRequest, Failure> {
         if let Some(JobContext(context)) = event.request.extensions().get() {
             return Ok(RoadRunnerRequest {
@@ -66,7 +66,10 @@ impl RoadRunnerRequest {
             });
         }
         check_size(event)?;
-        let form = form::parse(event.request.headers(), event, directory).await;
+        let form = match directory {
+            Some(directory) => form::parse(event.request.headers(), event, directory).await,
+            None => Ok(None),
+        };
         let form = form.map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => {
                 Failure::TooLarge("the fields of the form exceed 10 MiB")
@@ -257,7 +260,7 @@ fn cookies(headers: &HeaderMap) -> Vec<(String, String)> {
             let Some(equals) = memchr::memchr(b'=', pair) else {
                 continue;
             };
-            let (name, value) = (&pair[..equals], &pair[equals + 1..]);
+            let (name, value) = (&pair[..equals], unquoted(&pair[equals + 1..]));
             let Ok(name) = std::str::from_utf8(name) else {
                 continue;
             };
@@ -267,6 +270,13 @@ fn cookies(headers: &HeaderMap) -> Vec<(String, String)> {
         }
     }
     all
+}
+
+/// The value of a cookie without quotes around it, which Go's server removes.
+fn unquoted(value: &[u8]) -> &[u8] {
+    let inner = value.strip_prefix(b"\"");
+    let inner = inner.and_then(|value| value.strip_suffix(b"\""));
+    inner.unwrap_or(value)
 }
 
 /// Appends a JSON string. Bytes that are not UTF-8 become U+FFFD, as in RoadRunner.

@@ -1,4 +1,4 @@
-//! The tree of a form's fields, as PHP and RoadRunner build it from names such as `a[b][]`.
+//! The tree of a form's fields, as RoadRunner builds it from names such as `a[b][]`.
 
 use std::collections::HashMap;
 
@@ -20,6 +20,13 @@ enum TreeNode<T> {
     Branch(FormTree<T>),
 }
 
+/// What becomes of a field with the name of an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeated {
+    Replaces,
+    IsLeftOut,
+}
+
 impl<T> Default for FormTree<T> {
     fn default() -> Self {
         FormTree {
@@ -35,13 +42,23 @@ const MAX_DEPTH: usize = 127;
 impl<T> FormTree<T> {
     /// Adds a field. A later field replaces an earlier one of the same name.
     pub fn add(&mut self, name: &str, value: T) {
-        let keys = keys(name);
-        if keys.len() <= MAX_DEPTH {
-            self.mount(&keys, value);
+        self.put(name, value, Repeated::Replaces);
+    }
+
+    /// Adds a field, unless there is one with this name.
+    pub fn add_first(&mut self, name: &str, value: T) {
+        self.put(name, value, Repeated::IsLeftOut);
+    }
+
+    fn put(&mut self, name: &str, value: T, repeated: Repeated) {
+        if depth(name) <= MAX_DEPTH {
+            let mut keys = Vec::new();
+            each_key(name, |key| keys.push(key));
+            self.mount(&keys, value, repeated);
         }
     }
 
-    fn mount(&mut self, keys: &[String], value: T) {
+    fn mount(&mut self, keys: &[String], value: T, repeated: Repeated) {
         let Some((key, rest)) = keys.split_first() else {
             return;
         };
@@ -51,13 +68,14 @@ impl<T> FormTree<T> {
             nodes.len() - 1
         });
         match (rest, &mut nodes[at].1) {
+            ([], TreeNode::Leaf(_)) if repeated == Repeated::IsLeftOut => {}
             ([], node) => *node = TreeNode::Leaf(value),
             ([only], TreeNode::List(list)) if only.is_empty() => list.push(value),
             ([only], node) if only.is_empty() => *node = TreeNode::List(vec![value]),
-            (rest, TreeNode::Branch(branch)) => branch.mount(rest, value),
+            (rest, TreeNode::Branch(branch)) => branch.mount(rest, value, repeated),
             (rest, node) => {
                 let mut branch = FormTree::default();
-                branch.mount(rest, value);
+                branch.mount(rest, value, repeated);
                 *node = TreeNode::Branch(branch);
             }
         }
@@ -80,44 +98,61 @@ impl<T: Serialize> Serialize for TreeNode<T> {
     }
 }
 
-/// The parts of `a[b][]`: `a`, `b` and an empty one.
-fn keys(name: &str) -> Vec<String> {
-    let (first, mut rest) = match name.find('[') {
-        Some(at) if at > 0 => name.split_at(at),
-        _ => return vec![name.to_string()],
+/// Passes on the keys of a name as RoadRunner splits it: `a`, `b` and an empty one for `a[b][]`.
+/// Spaces do not count, and brackets need not match.
+fn each_key(name: &str, mut found: impl FnMut(String)) {
+    let mut key = String::new();
+    let (mut is_inside_key, mut count) = (true, 0);
+    let mut end = |key: &mut String| {
+        found(std::mem::take(key));
+        count += 1;
     };
-    let mut keys = vec![first.trim_start().to_string()];
-    while let Some(inner) = rest.strip_prefix('[') {
-        let Some((key, after)) = inner.split_once(']') else {
-            break;
-        };
-        keys.push(key.to_string());
-        rest = after;
+    for c in name.chars() {
+        match c {
+            ' ' => {}
+            '[' => {
+                if is_inside_key {
+                    end(&mut key);
+                }
+                is_inside_key = false;
+            }
+            ']' => {
+                end(&mut key);
+                is_inside_key = false;
+            }
+            c => {
+                key.push(c);
+                is_inside_key = true;
+            }
+        }
     }
-    keys
+    if !key.is_empty() || count == 0 {
+        found(key);
+    }
 }
 
-/// An upper bound of the levels that the names of an urlencoded form have together.
-pub fn levels(body: &[u8]) -> usize {
-    let marks = body
-        .iter()
-        .filter(|byte| matches!(byte, b'&' | b'['))
-        .count();
-    let escaped = body
-        .windows(3)
-        .filter(|three| three.eq_ignore_ascii_case(b"%5b"));
-    1 + marks + escaped.count()
+/// How many keys a name has.
+pub fn depth(name: &str) -> usize {
+    let mut count = 0;
+    each_key(name, |_| count += 1);
+    count
 }
 
-/// The fields of an `application/x-www-form-urlencoded` body.
-pub fn urlencoded(body: &[u8]) -> FormTree<String> {
+/// The fields of an `application/x-www-form-urlencoded` body. None if their names have more than
+/// `max` keys together.
+pub fn urlencoded(body: &[u8], max: usize) -> Option<FormTree<String>> {
     let mut tree = FormTree::default();
+    let mut levels = 0;
     for (name, value) in pairs(body) {
         if !name.is_empty() {
+            levels += depth(&name);
+            if levels > max {
+                return None;
+            }
             tree.add(&name, value);
         }
     }
-    tree
+    Some(tree)
 }
 
 fn pairs(body: &[u8]) -> impl Iterator<Item = (String, String)> {
@@ -151,7 +186,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn json(body: &str) -> String {
-        serde_json::to_string(&urlencoded(body.as_bytes())).unwrap()
+        serde_json::to_string(&urlencoded(body.as_bytes(), 100_000).unwrap()).unwrap()
     }
 
     #[test]
@@ -166,11 +201,38 @@ mod tests {
             ("a=&a[x]=1", r#"{"a":{"x":"1"}}"#),
             ("a[x]=1&a=2", r#"{"a":"2"}"#),
             ("f=%C3%A4+b%26c&&=x&g", r#"{"f":"ä b&c","g":""}"#),
-            ("a[b=1", r#"{"a":"1"}"#),
-            ("[a]=1", r#"{"[a]":"1"}"#),
+            ("first+name=x&a[+b+]=1", r#"{"firstname":"x","a":{"b":"1"}}"#),
+            ("a[b=1", r#"{"a":{"b":"1"}}"#),
+            ("a[b]c[d]=1", r#"{"a":{"b":{"c":{"d":"1"}}}}"#),
+            ("a]b=1", r#"{"a":{"b":"1"}}"#),
+            ("[a]=1", r#"{"":{"a":"1"}}"#),
+            ("+=1", r#"{"":"1"}"#),
         ] {
             assert_eq!(json(body), tree, "{body}");
         }
+    }
+
+    #[test]
+    fn repeated_field_replaces_the_first_or_is_left_out() {
+        let mut tree = FormTree::default();
+        for n in 0..2 {
+            tree.add("later", n);
+            tree.add_first("first", n);
+            tree.add_first("list[]", n);
+            tree.add_first("a[b]", n);
+        }
+        assert_eq!(
+            serde_json::to_string(&tree).unwrap(),
+            r#"{"later":1,"first":0,"list":[0,1],"a":{"b":0}}"#
+        );
+    }
+
+    #[test]
+    fn keys_of_all_names_are_limited() {
+        assert_eq!((depth("a"), depth("a[b][]"), depth("]]]")), (1, 3, 3));
+        assert!(urlencoded(b"a[b]=1&c=2", 3).is_some());
+        assert!(urlencoded(b"a[b]=1&c=2", 2).is_none());
+        assert!(urlencoded(&b"]".repeat(1 << 20), 100_000).is_none());
     }
 
     #[test]

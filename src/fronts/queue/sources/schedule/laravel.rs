@@ -109,9 +109,11 @@ impl State {
             let is_waiting = |(_, other): &(Instant, Event)| other.name == event.name;
             if !self.waiting.iter().any(is_waiting) {
                 for repeat in 0..=repeats {
-                    let after = Duration::from_secs(repeat * every.unwrap_or(0));
-                    self.waiting
-                        .push_back((Instant::now() + after, event.clone()));
+                    let after = repeat * every.unwrap_or(0);
+                    let mut event = event.clone();
+                    event.due += after;
+                    let at = Instant::now() + Duration::from_secs(after);
+                    self.waiting.push_back((at, event));
                 }
             }
         }
@@ -438,7 +440,9 @@ mod tests {
         for (second, count) in [(0, 6), (1, 6), (35, 3), (59, 1)] {
             let mut state = State::new(0);
             state.add(vec![event("a", Some(10))], START * 60 + second);
-            assert_eq!(state.waiting.len(), count, "{second}");
+            let due = state.waiting.iter().map(|(_, event)| event.due);
+            let due: Vec<_> = due.map(|due| due - START * 60).collect();
+            assert_eq!(due, [0, 10, 20, 30, 40, 50][..count], "{second}");
         }
     }
 }

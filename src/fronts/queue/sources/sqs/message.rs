@@ -73,9 +73,11 @@ impl SqsMessage {
             Format::Messenger => (messenger::payload(&self.body, &headers), None),
             Format::Plain | Format::Laravel | Format::RoadRunner => (Bytes::from(self.body), None),
         };
+        let deliveries = self.attributes.receives.parse().unwrap_or(1);
         let held = Held {
             receipt: self.receipt_handle,
             received: received.as_secs(),
+            deliveries,
             group,
             attributes: self.message_attributes,
             unread,
@@ -88,7 +90,7 @@ impl SqsMessage {
             },
             payload,
             unread: None,
-            attempts: self.attributes.receives.parse().unwrap_or(1),
+            attempts: deliveries,
         }
     }
 
@@ -130,6 +132,8 @@ pub fn body(job: &Job, held: &Held, format: Format) -> String {
 pub struct Held {
     pub receipt: String,
     received: u64,
+    /// How often SQS has delivered it, this time included.
+    pub deliveries: u32,
     pub group: Option<String>,
     /// For the dead-letter queue.
     pub attributes: Map<String, Value>,

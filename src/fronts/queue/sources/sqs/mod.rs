@@ -7,6 +7,7 @@ mod address;
 mod batch;
 mod dead_letters;
 mod message;
+mod unrun;
 
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ pub use self::address::{Access, with_suffix};
 use self::batch::{Batch, MOST, Settled};
 use self::message::Held;
 pub use self::message::Reads;
+use self::unrun::UnrunDeliveries;
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
@@ -41,6 +43,7 @@ pub struct SqsQueue {
     dead_letter_queue: Option<QueueAddress>,
     deletions: Batch,
     visibilities: Batch,
+    unrun: UnrunDeliveries,
     /// One list of dead letters at a time, because it reserves them.
     listing: tokio::sync::Mutex<()>,
     /// The time from which the receipts of messages are counted.
@@ -76,6 +79,7 @@ impl SqsQueue {
             dead_letter_queue,
             deletions: Batch::new("DeleteMessageBatch"),
             visibilities: Batch::new("ChangeMessageVisibilityBatch"),
+            unrun: UnrunDeliveries::default(),
             listing: tokio::sync::Mutex::default(),
             began: Instant::now(),
         })
@@ -106,7 +110,9 @@ impl SqsQueue {
         let jobs = message::read(answer)?.into_iter().map(|message| {
             let group = message.attributes.group.clone();
             let group = group.filter(|_| self.queue.is_fifo());
-            message.into_job(group, received, self.reads)
+            let mut job = message.into_job(group, received, self.reads);
+            job.attempts = self.unrun.tries(&job.lease.id, job.attempts);
+            job
         });
         Ok(jobs.collect())
     }
@@ -114,6 +120,17 @@ impl SqsQueue {
     async fn delete(&self, held: &Held) -> anyhow::Result<Settled> {
         let entry = json!({ "ReceiptHandle": held.receipt });
         self.deletions.submit(&self.queue, entry).await
+    }
+
+    /// Notes how many deliveries of a message were tries, before it can come back.
+    fn count(&self, job: &Job, held: &Held, disposition: &Disposition) {
+        let id = &job.lease.id;
+        let runs = match disposition {
+            Disposition::Done | Disposition::Bury(_) => return self.unrun.forget(id),
+            Disposition::Return | Disposition::Postpone(_) => job.attempts.saturating_sub(1),
+            Disposition::Release(_) | Disposition::Interrupt => job.attempts,
+        };
+        self.unrun.note(id, held.deliveries, runs);
     }
 
     /// Sets for how long a message stays reserved before it is delivered again.
@@ -165,6 +182,7 @@ impl Source for SqsQueue {
     fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         Box::pin(async move {
             let held = Held::read(&job.lease)?;
+            self.count(&job, &held, &disposition);
             match disposition {
                 Disposition::Done => self.delete(&held).await?,
                 Disposition::Return | Disposition::Interrupt => {

@@ -13,10 +13,10 @@ use futures_io::{AsyncRead, AsyncWrite};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{AsyncTcpStream, Connection, ConnectionProperties};
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 
 use super::Guard;
 use super::bodies::Bodies;
+use crate::connect;
 use crate::fronts::queue::sources::tls;
 
 /// Connects to a server. Bodies above `max_body` become files.
@@ -41,7 +41,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> AmqpStream 
 
 async fn open(uri: &AMQPUri) -> io::Result<Box<dyn AmqpStream>> {
     let at = &uri.authority;
-    let stream = TcpStream::connect((at.host.as_str(), at.port)).await?;
+    let stream = connect::to_host(&at.host, at.port).await?;
     stream.set_nodelay(true)?;
     if uri.scheme == AMQPScheme::AMQP {
         return Ok(Box::new(stream));
