@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
@@ -40,6 +41,10 @@ impl Client {
             Protocol::Http2 => "h2",
         };
         config.alpn_protocols = vec![protocol.into()];
+        if !plan.keeps_alive {
+            // Each connection is that of another client.
+            config.resumption = Resumption::disabled();
+        }
         Ok(Client(TlsConnector::from(Arc::new(config))))
     }
 
