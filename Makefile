@@ -183,6 +183,7 @@ check-image: ## Build the image of `surus lambda package`, and test it; needs ro
 .PHONY: lab
 lab: build ## Measure Surus and others, up to 15 minutes; in full: EXPERIMENT=spdy FULL=1
 	scripts/install bench test
+	scripts/frameworks laravel13 messenger7 symfony7 wordpress7
 	cargo build --release -p surus-lab
 	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) \
 		--work $(TARGET)/lab --surus $(TARGET)/release/surus

@@ -40,6 +40,9 @@ pub struct Manifest {
     pub start: Vec<Vec<String>>,
     /// A path that answers with 2xx once it is ready. Without one: the first load's.
     pub ready: Option<String>,
+    /// Commands that run once it is ready. It is measured after they have ended.
+    #[serde(default)]
+    pub settle: Vec<Vec<String>>,
     #[serde(default)]
     pub stop: Stop,
     /// Commands whose first line of output is a version.
@@ -85,6 +88,7 @@ impl Manifest {
         for (key, commands) in [
             ("start", &self.start),
             ("build", &self.build),
+            ("settle", &self.settle),
             ("version", &self.version),
         ] {
             let is_whole = commands.iter().all(|command| !command.is_empty());
@@ -106,8 +110,9 @@ impl Manifest {
 
     /// Checks that every word of every command has a value.
     pub fn check_words(&self, words: &Words) -> anyhow::Result<()> {
-        let commands = self.start.iter().chain(&self.build).chain(&self.version);
-        let texts = commands.flatten().chain(self.env.values());
+        let commands = self.start.iter().chain(&self.build).chain(&self.settle);
+        let texts = commands.chain(&self.version).flatten();
+        let texts = texts.chain(self.env.values());
         let needs = self
             .needs
             .iter()

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
-use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, StatusSet, Stop, Url};
+use surus_load::{
+    Expectations, Mix, Pace, Plan, Protocol, Request, Schedule, StatusSet, Stop, Url,
+};
 
 use crate::captions::LoadCaption;
 use crate::files::{Places, read};
@@ -116,6 +118,16 @@ pub struct Load {
     pub rate: Option<f64>,
     #[serde(default = "yes")]
     pub keep_alive: bool,
+    /// Connections use TLS and accept any certificate. Without `keep_alive`, none resumes the
+    /// session of another.
+    #[serde(default)]
+    tls: bool,
+    /// Over HTTP/2, one request at a time per connection.
+    #[serde(default)]
+    http2: bool,
+    /// Each connection keeps the cookies that it gets, and sends them back.
+    #[serde(default)]
+    keeps_cookies: bool,
     /// How long a request may take.
     #[serde(default, deserialize_with = "same_or_by_size")]
     timeout: Option<BySize<Length>>,
@@ -274,6 +286,10 @@ impl Load {
             !self.rests || (self.post.is_none() && self.meanwhile.is_none() && self.keep_alive),
             "a load that rests has GET requests on kept connections, and nothing meanwhile"
         );
+        ensure!(
+            !self.rests || !(self.tls || self.http2 || self.keeps_cookies),
+            "a load that rests has neither tls nor http2 nor keeps_cookies"
+        );
         let rate_is_valid = self.rate.is_none_or(|rate| rate > 0.0);
         ensure!(
             rate_is_valid,
@@ -290,7 +306,7 @@ impl Load {
     /// What is sent to a server on this port.
     pub fn plan(&self, port: u16, size: Size) -> anyhow::Result<Plan> {
         let schedule = self.rate.map(Schedule::constant);
-        let plan = Plan::new(self.mix(port, &self.path)?);
+        let plan = self.requests(port, &self.path)?;
         Ok(Plan {
             timeout: self.timeout_at(size).unwrap_or(plan.timeout),
             back_off: self.back_off.and_then(Length::time).unwrap_or_default(),
@@ -298,6 +314,11 @@ impl Load {
             pace: schedule.map_or(Pace::Closed, Pace::Open),
             stop: self.length.at(size).stop(),
             keeps_alive: self.keep_alive,
+            keeps_cookies: self.keeps_cookies,
+            protocol: match self.http2 {
+                true => Protocol::Http2,
+                false => Protocol::Http1,
+            },
             expectations: Expectations {
                 body: Some(self.body.clone()),
                 ..Expectations::default()
@@ -316,7 +337,7 @@ impl Load {
             Ok(Plan {
                 concurrency: 1,
                 stop: Stop::After(A_LONG_TIME),
-                ..Plan::new(self.mix(port, path)?)
+                ..self.requests(port, path)?
             })
         };
         self.meanwhile.as_deref().map(plan).transpose()
@@ -332,12 +353,15 @@ impl Load {
                 status: StatusSet::parse("2xx").map_err(anyhow::Error::msg)?,
                 body: None,
             },
-            ..Plan::new(self.mix(port, path.unwrap_or(&self.path))?)
+            ..self.requests(port, path.unwrap_or(&self.path))?
         })
     }
 
-    fn mix(&self, port: u16, path: &str) -> anyhow::Result<Mix> {
-        let mut request = Request::get(Url::parse(&format!("127.0.0.1:{port}{path}"))?);
+    /// A plan with the load's requests to a path, and the defaults of the load generator.
+    fn requests(&self, port: u16, path: &str) -> anyhow::Result<Plan> {
+        let scheme = if self.tls { "https" } else { "http" };
+        let url = Url::parse(&format!("{scheme}://127.0.0.1:{port}{path}"))?;
+        let mut request = Request::get(url);
         if let Some(host) = &self.host {
             request.headers.push(("Host".into(), host.clone()));
         }
@@ -347,7 +371,12 @@ impl Load {
             request.headers.push(("Content-Type".into(), kind));
             request.body = body.clone().into_bytes().into();
         }
-        Mix::new(&[request], self.keep_alive).map_err(anyhow::Error::msg)
+        let mix = Mix::new(&[request], self.keep_alive).map_err(anyhow::Error::msg)?;
+        Ok(Plan {
+            // The lab has made the certificate itself.
+            accepts_any_certificate: self.tls,
+            ..Plan::new(mix)
+        })
     }
 
     /// Takes over what was said of it when it was measured.
@@ -371,11 +400,15 @@ impl Load {
             Some(time) => format!("{pace}, {time} after a failure"),
             None => pace,
         };
-        let alive = if self.keep_alive {
-            "keep-alive"
-        } else {
-            "no keep-alive"
-        };
+        let how = [
+            (self.tls, "TLS"),
+            (self.http2, "HTTP/2"),
+            (self.keep_alive, "keep-alive"),
+            (!self.keep_alive, "no keep-alive"),
+            (self.keeps_cookies, "cookies kept"),
+        ];
+        let how = how.iter().filter(|(is_so, _)| *is_so);
+        let how = how.map(|(_, words)| *words).collect::<Vec<_>>().join(", ");
         if self.rests {
             return format!(
                 "{} connections that have sent GET {} and rest for {}",
@@ -387,7 +420,7 @@ impl Load {
         let is_post = self.post.is_some() || self.post_file.is_some();
         let method = if is_post { "POST" } else { "GET" };
         format!(
-            "{method} {}, {} connections, {alive}, {pace}, {} after a warm-up of {}",
+            "{method} {}, {} connections, {how}, {pace}, {} after a warm-up of {}",
             self.path,
             self.connections,
             self.length.at(size),
@@ -406,6 +439,19 @@ mod tests {
             "name = 'a'\ntitle = 'A'\npath = '/'\nconnections = 1\nbody = ''\n\
              warm_up = {{ small = 1, full = 1 }}\nlength = {{ small = 1, full = 1 }}\n{timeout}"
         ))
+    }
+
+    #[test]
+    fn load_over_tls_accepts_the_certificate_that_the_lab_has_made() {
+        let text = "tls = true\nhttp2 = true\nkeeps_cookies = true";
+        let load = load(text).unwrap();
+        let plan = load.plan(443, Size::Full).unwrap();
+        assert!(plan.mix.origins[0].is_tls && plan.accepts_any_certificate);
+        assert!(plan.keeps_cookies && plan.protocol == Protocol::Http2);
+        assert!(load.hello(443, None).unwrap().accepts_any_certificate);
+        let described = load.describe(Size::Full);
+        let how = ", TLS, HTTP/2, keep-alive, cookies kept, ";
+        assert!(described.contains(how), "{described}");
     }
 
     #[test]

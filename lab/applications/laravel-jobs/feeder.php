@@ -5,7 +5,8 @@
  * Like Lambda's Invoke API, it takes an event of SQS. It puts the event's messages into the table
  * of Laravel or of Symfony Messenger, and answers as Lambda does once a worker has deleted them
  * all. So one load measures both. Or it takes {"do": "hello", "count": 10, "queues": 0}, and finds
- * the message in the JSON file BODIES; with queues, q0, q1 and so on get the messages in turn.
+ * the message in the JSON file BODIES; with queues, q0, q1 and so on get the messages in turn. A
+ * GET is answered at once.
  */
 
 declare(strict_types=1);
@@ -80,8 +81,13 @@ while (true) {
             continue;
         }
         $received[$id] .= $bytes;
-        [$head, $body] = explode("\r\n\r\n", $received[$id], 2) + ['', ''];
-        if (preg_match('/^content-length: *(\d+)/mi', $head, $length) && strlen($body) >= (int) $length[1]) {
+        [$head, $body] = explode("\r\n\r\n", $received[$id], 2) + ['', null];
+        if (null !== $body && str_starts_with($head, 'GET ')) {
+            $received[$id] = '';
+            answer($stream);
+            continue;
+        }
+        if (preg_match('/^content-length: *(\d+)/mi', $head, $length) && strlen($body ?? '') >= (int) $length[1]) {
             $received[$id] = '';
             $asked = json_decode($body, true, flags: JSON_THROW_ON_ERROR);
             $queues[$id] = $asked['queues'] ?? 0;
@@ -112,7 +118,13 @@ while (true) {
     foreach ($waiting as $id => $last) {
         if ($last < $oldest) {
             unset($waiting[$id]);
-            fwrite($clients[$id], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ".strlen(ANSWER)."\r\n\r\n".ANSWER);
+            answer($clients[$id]);
         }
     }
+}
+
+function answer(mixed $client): void
+{
+    $headers = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ".strlen(ANSWER);
+    fwrite($client, "$headers\r\n\r\n".ANSWER);
 }

@@ -107,11 +107,19 @@ fn columns(experiment: &Experiment, load: &Load, results: &Results) -> Vec<Quant
         })
     };
     let columns = experiment.columns.iter().copied().enumerate();
-    columns
-        // The row of a contestant with too little CPU time says so.
-        .filter(|(place, it)| *place == 0 || *it == Quantity::Cpu || has_any(*it))
+    let shown: Vec<_> = columns
+        // The row of a contestant with too little CPU time says so. At rest, there are no requests.
+        .filter(|(place, it)| {
+            let is_always = *place == 0 || *it == Quantity::Cpu;
+            (is_always && !load.rests) || has_any(*it)
+        })
         .map(|(_, quantity)| quantity)
-        .collect()
+        .collect();
+    match shown.is_empty() {
+        // For the reasons why there are no numbers.
+        true => experiment.columns.iter().copied().take(1).collect(),
+        false => shown,
+    }
 }
 
 /// The medians of a contestant; its first cell says why there are none.

@@ -111,6 +111,19 @@ fn another_path_is_requested_while_a_load_runs() {
 }
 
 #[test]
+fn cookie_is_sent_back_on_a_load_that_keeps_cookies() {
+    let tiny = Tiny::new();
+    let notes = "header('Set-Cookie: seen=1');\n\
+                 isset($_COOKIE['seen']) && touch('@repository@/seen');\necho";
+    tiny.change(INDEX, "echo", notes);
+    tiny.succeed(&["run"]);
+    assert!(!tiny.path("seen").exists());
+    tiny.change(EXPERIMENT, "path", "keeps_cookies = true\npath");
+    tiny.succeed(&["run"]);
+    assert!(tiny.path("seen").exists());
+}
+
+#[test]
 fn resting_connections_are_measured_and_must_stay_open() {
     let tiny = Tiny::new();
     tiny.change(EXPERIMENT, "path", "rests = true\npath");

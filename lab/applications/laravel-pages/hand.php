@@ -1,0 +1,24 @@
+<?php
+
+/*
+ * A boot written by hand: all requests, warm-ups too, are handled by the same application. What a
+ * warm-up leaves in it, every visitor finds. It is how fast a warm boot can be, and no advice.
+ */
+
+use Illuminate\Contracts\Http\Kernel;
+use Illuminate\Http\Request;
+
+require __DIR__.'/vendor/autoload.php';
+
+$app = require __DIR__.'/bootstrap/app.php';
+$kernel = $app->make(Kernel::class);
+$kernel->bootstrap();
+
+surus_serve(static function () use ($app, $kernel): void {
+    $request = Request::capture();
+    $response = $kernel->handle($request);
+    $response->send();
+    $kernel->terminate($request, $response);
+    // Workers cannot share a connection of the boot.
+    isset($_SERVER['SURUS_WARMUP']) && $app['db']->purge();
+});

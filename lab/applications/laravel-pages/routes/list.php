@@ -1,0 +1,6 @@
+<?php
+
+use App\Http\Controllers\Posts;
+use Illuminate\Support\Facades\Route;
+
+Route::get('/list', [Posts::class, 'list']);
