@@ -155,6 +155,13 @@ soak: setup ## Test a million requests (REQUESTS) of Symfony on rewind, and its 
 	SOAK_REQUESTS=$(REQUESTS) cargo test --release --test rewind -- \
 		--ignored --nocapture --test-threads 1 soak::
 
+CONNECTIONS ?= 10000
+
+.PHONY: test-tls-load
+test-tls-load: setup ## Hold 10000 connections of TLS (CONNECTIONS) for a minute; minutes
+	TLS_CONNECTIONS=$(CONNECTIONS) TLS_SECONDS=60 cargo test --release --test http -- \
+		--nocapture tls::held::
+
 # Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.
 .PHONY: check-templates
 check-templates: setup ## Validate templates with AWS SAM, the CDK and osls; needs npm
@@ -275,10 +282,20 @@ deb: ## Build Debian packages for the release and the PHP of this system in targ
 .PHONY: try-deb
 try-deb: $(TARGET)/tools/pebble ## Install and purge packages in a Debian below target/; root, 1 GB
 	scripts/install serve debootstrap
+	scripts/frameworks laravel13
 	cargo build --workspace --features deploy
 	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-debug
 	scripts/try-deb "$$(. /etc/os-release && echo $$VERSION_CODENAME)" $(TARGET)/deb-debug \
 		$(TARGET)/tools/pebble
+
+# Built in the Debian of test-php8.4, which has what a build needs.
+.PHONY: try-deb8.4
+try-deb8.4: $(TARGET)/tools/pebble ## The same in a Debian 13, with PHP 8.4 and a build there; 4 GB
+	scripts/install serve debootstrap
+	scripts/frameworks laravel13
+	scripts/in-php 8.4 sh -euc 'cargo build --workspace --features deploy && \
+		scripts/deb target/php8.4/debug/surus target/php8.4/debug/surus-php8.4 target/deb-php8.4'
+	scripts/try-deb trixie target/deb-php8.4 $(TARGET)/tools/pebble
 
 .PHONY: image
 image: deb ## Build a container image of these packages in target/image; needs root, 1 GB
@@ -326,12 +343,14 @@ OTHER_PHP := --test cli --test php --test recovery --test rewind -p surus -p sur
 .PHONY: test-php8.4
 test-php8.4: ## Test against PHP 8.4 in a Debian 13 below target/; needs root, 2 GB, 4 minutes
 	scripts/install serve debootstrap
-	scripts/test-php 8.4 $(OTHER_PHP)
+	scripts/frameworks laravel13
+	scripts/in-php 8.4 cargo test $(OTHER_PHP)
 
 .PHONY: test-php8.5
 test-php8.5: ## The same with PHP 8.5, from Debian's experimental
 	scripts/install serve debootstrap
-	scripts/test-php 8.5 $(OTHER_PHP)
+	scripts/frameworks laravel13
+	scripts/in-php 8.5 cargo test $(OTHER_PHP)
 
 .PHONY: test-applications
 test-applications: ## Compare applications with Apache and nginx; needs root, 4 GB, 20 minutes

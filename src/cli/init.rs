@@ -56,6 +56,9 @@ pub fn run(args: Init) -> anyhow::Result<()> {
             file.display()
         );
     }
+    let cannot = || format!("cannot write {}", file.display());
+    // The engines take a minute.
+    tempfile::tempfile_in(&directory).with_context(cannot)?;
     let mut config = project.load()?.config;
     engine_setup::look_at_application(&directory, &mut config);
     let application = name(&config.application);
@@ -65,7 +68,7 @@ pub fn run(args: Init) -> anyhow::Result<()> {
     let created = options.write(true).create_new(true).open(&file);
     created
         .and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| format!("cannot write {}", file.display()))?;
+        .with_context(cannot)?;
     print(&text);
     say!(
         "\nwritten to {}; `surus serve {named}` reads it, but with --config, as in the packaged \
@@ -86,10 +89,8 @@ fn name(application: &DetectedApplication) -> String {
 
 /// The file. Fails if no engine can be recommended.
 fn text(application: &str, tried: &Tried) -> anyhow::Result<String> {
-    let engines = tried.engines.iter();
-    let engines = engines.map(|(name, shown)| format!("{name}: {shown}"));
     let Some(advice) = &tried.advice else {
-        let engines = engines.collect::<Vec<_>>().join("; ");
+        let engines = tried.engines.join("; ");
         bail!("no engine served every request as the reference does: {engines}");
     };
     let mut text = comment(&format!(
@@ -98,7 +99,7 @@ fn text(application: &str, tried: &Tried) -> anyhow::Result<String> {
     ));
     text.push_str("\n[engine]\n");
     text.push_str(&comment(&tried.requests));
-    for line in engines {
+    for line in &tried.engines {
         text.push_str(&comment(&format!("- {line}")));
     }
     for reason in &advice.reasons {
@@ -147,7 +148,7 @@ mod tests {
         };
         let tried = Tried {
             advice: Some(advice),
-            engines: vec![("classic", "12.3 ms, the reference".into())],
+            engines: vec!["classic: 12.3 ms, the reference".into()],
             requests: "GET /; 2 rounds".into(),
         };
         let text = text("Laravel 12.1", &tried).unwrap();
@@ -165,10 +166,10 @@ mod tests {
     fn nothing_is_written_if_no_engine_can_be_recommended() {
         let tried = Tried {
             advice: None,
-            engines: vec![("classic", "does not run: 500".into())],
+            engines: vec!["classic: cannot run it: 500".into()],
             requests: String::new(),
         };
         let error = text("a PHP application", &tried).unwrap_err().to_string();
-        assert!(error.contains("classic: does not run: 500"), "{error}");
+        assert!(error.contains("classic: cannot run it: 500"), "{error}");
     }
 }

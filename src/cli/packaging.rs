@@ -24,7 +24,7 @@ use crate::package::laravel::LaravelApplication;
 use crate::package::left_out::LeftOut;
 use crate::package::php::InstalledPhp;
 use crate::package::{
-    PackageFiles, application, bootstrap, extensions, library, php, settings, symfony,
+    PackageFiles, application, bootstrap, extensions, laravel, library, php, settings, symfony,
 };
 
 /// What to package.
@@ -98,6 +98,7 @@ impl PackageRequest<'_> {
         };
         let place = kind.place(project);
         let left_out = application::add(project, &self.except, place, &mut files)?;
+        laravel::add_directories(kind, project, &mut files)?;
         let laravel = LaravelApplication::find(kind, project, &files)?;
         let env = table.get("env").and_then(toml::Value::as_table);
         let laravel_defaults = match &laravel {

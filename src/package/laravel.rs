@@ -1,4 +1,5 @@
-//! Settings for Laravel applications in a function's package; on Lambda only `/tmp` is writable.
+//! Settings for Laravel applications in a function's package, where only `/tmp` is writable, and
+//! the directories that they need in an executable.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,6 +56,17 @@ const CACHES: [(&str, &str, &str); 2] = [
         "/tmp/surus-laravel-packages.php",
     ),
 ];
+
+/// Directories to which Laravel writes and that it does not create itself.
+const WRITTEN: [&str; 4] = [
+    "bootstrap/cache",
+    "storage/framework/cache",
+    "storage/framework/sessions",
+    "storage/framework/views",
+];
+
+/// The content of the `.gitignore` that Laravel's skeleton has in such a directory.
+const GITIGNORE: &str = "*\n!.gitignore\n";
 
 /// Laravel reads one of these files: the second one if it exists and `APP_ENV` is `production`.
 const DOTENV: [&str; 2] = [".env", ".env.production"];
@@ -129,6 +141,26 @@ impl LaravelApplication {
         }
         defaults.into_iter().map(|(name, _)| name).collect()
     }
+}
+
+/// Adds the directories that the project's Laravel application writes to and whose content is not
+/// packaged. A package has no empty directories, so each gets a file. A function needs none: its
+/// application writes to `/tmp`.
+pub fn add_directories(
+    kind: PackageKind,
+    project: &Path,
+    files: &mut PackageFiles,
+) -> anyhow::Result<()> {
+    if kind != PackageKind::Executable || !super::requires(project, "laravel/framework")? {
+        return Ok(());
+    }
+    for name in WRITTEN {
+        let directory = format!("{}/", inside_of(kind.place(project), name));
+        if !files.iter().any(|(file, _)| file.starts_with(&directory)) {
+            files.text(format!("{directory}.gitignore"), GITIGNORE)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the package's defaults from a function's `env` that the loaded `.env` file does not
@@ -367,6 +399,30 @@ mod tests {
         assert_eq!(kept(&files, &[]), all);
         assert_eq!(kept(&files, &[("APP_ENV", "staging")]), all);
         assert!(kept(&files, &[("APP_ENV", "production")]).is_empty());
+    }
+
+    #[test]
+    fn executable_has_the_directories_that_laravel_writes_to() {
+        let project = tempfile::tempdir().unwrap();
+        let composer = project.path().join("composer.json");
+        let add = |kind, require: &str| {
+            std::fs::write(&composer, format!("{{\"require\": {{{require}}}}}")).unwrap();
+            let mut files = PackageFiles::default();
+            let cached = "app/bootstrap/cache/packages.php";
+            files.text(cached, "<?php return [];").unwrap();
+            add_directories(kind, project.path(), &mut files).unwrap();
+            let names = files.iter().map(|(name, _)| name.to_owned());
+            names.filter(|name| name != cached).collect::<Vec<_>>()
+        };
+        let laravel = r#""laravel/framework": "^12.0""#;
+        let expected = [
+            "app/storage/framework/cache/.gitignore",
+            "app/storage/framework/sessions/.gitignore",
+            "app/storage/framework/views/.gitignore",
+        ];
+        assert_eq!(add(PackageKind::Executable, laravel), expected);
+        assert!(add(PackageKind::Function, laravel).is_empty());
+        assert!(add(PackageKind::Executable, r#""slim/slim": "^4""#).is_empty());
     }
 
     #[test]

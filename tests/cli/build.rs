@@ -2,6 +2,7 @@
 
 mod damage;
 mod empty_root;
+mod laravel;
 mod unpacking;
 
 use std::fs;
@@ -41,11 +42,14 @@ struct BuiltApp {
 }
 
 fn build(args: &[&str], output: &Path) -> Said {
-    let project = project(&FILES);
+    build_of(project(&FILES).path(), args, output)
+}
+
+fn build_of(project: &Path, args: &[&str], output: &Path) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
     command
         .arg("build")
-        .arg(project.path())
+        .arg(project)
         .arg("-o")
         .arg(output)
         .args(args);

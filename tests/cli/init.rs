@@ -1,9 +1,11 @@
 //! Tests `surus init`.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Said, project, run, says, surus};
+use crate::common::executable::copy_executable;
+use crate::{Said, is_root, project, run, says, surus};
 
 fn init(project: &Path) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
@@ -29,7 +31,7 @@ fn init_writes_a_commented_configuration_and_overwrites_none() {
             "# For an application with a boot script of its own",
             "\n[engine]\n",
             "rewind",
-            "# - classic: does not run: ",
+            "# - classic: cannot run it: ",
             "\nname = \"",
             "\n#[http]\n",
         ],
@@ -54,6 +56,43 @@ fn init_writes_a_commented_configuration_and_overwrites_none() {
         &["exists, and `surus init` overwrites nothing"],
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+}
+
+#[test]
+fn equal_reason_of_engines_is_written_once_with_their_names() {
+    let project = project(&[("index.php", "<?php echo 'hello';")]);
+    let said = init(project.path());
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    let text = std::fs::read_to_string(project.path().join("surus.toml")).unwrap();
+    // Comments are wrapped.
+    let text = text.replace("\n# ", " ");
+    let line = "- worker, standby, fork, rewind: cannot run it: ";
+    says(&text, &["- classic: ", line, "\nname = \"classic\"\n"]);
+    for text in [text, said.stderr] {
+        let reasons = text.matches("has ended without serving").count();
+        assert_eq!(reasons, 1, "{text}");
+    }
+}
+
+#[test]
+fn directory_that_cannot_be_written_is_named_before_engines_run() {
+    use std::os::unix::fs::PermissionsExt;
+    // Root may write everywhere, so another user runs it.
+    let directory = project(&[("app/index.php", "<?php echo 'hello';")]);
+    let (program, app) = (directory.path().join("surus"), directory.path().join("app"));
+    copy_executable(env!("CARGO_BIN_EXE_surus").as_ref(), &program);
+    std::fs::set_permissions(&app, PermissionsExt::from_mode(0o555)).unwrap();
+    let mut command = Command::new(&program);
+    command.arg("init").arg(&app).current_dir("/");
+    if is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let said = run(&mut command);
+    std::fs::set_permissions(&app, PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(said.status, 1);
+    let file = format!("cannot write {}/surus.toml", app.display());
+    says(&said.stderr, &[&file, "Permission denied"]);
+    assert!(!said.stderr.contains("GET /"), "{}", said.stderr);
 }
 
 #[test]

@@ -4,6 +4,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[allow(dead_code)]
+#[path = "../apps"]
+mod apps {
+    pub mod laravel_installed;
+    pub mod site;
+}
+
 mod admin;
 mod bench;
 mod bench_app;

@@ -25,7 +25,7 @@ fn release(minor: &str) -> Vec<u32> {
     minor.split('.').map(|n| n.parse().unwrap()).collect()
 }
 
-/// Whether this PHP is known to lack the extension (`scripts/test-php`).
+/// Whether this PHP is known to lack the extension (`scripts/in-php`).
 pub fn lacks(extension: &str) -> bool {
     let without = std::env::var("WITHOUT_EXTENSIONS").unwrap_or_default();
     // PHP 8.4 moved IMAP to PECL, and Debian dropped it.

@@ -5,7 +5,7 @@ mod core_dumps;
 mod headers;
 mod idle;
 mod log;
-mod memory;
+pub mod memory;
 mod short_bodies;
 mod slow_disk;
 mod stalled;

@@ -11,6 +11,7 @@ mod apps {
     pub mod client;
     pub mod database;
     pub mod examples;
+    pub mod laravel_installed;
     pub mod site;
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 use surus_measure::{Interval, Latencies, Recorder, Second};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::answer::{Answer, Error, Retention};
@@ -22,6 +22,9 @@ use crate::user::User;
 
 /// How long a connection of a closed loop waits after a failure to connect.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How many connections are opened at a time before the run. Servers limit the handshakes in
+/// flight, and a run begins with open connections.
+const OPENING: usize = 256;
 /// Number of groups in which requests that were never sent are recorded, if there are more.
 const UNSENT_GROUPS: u64 = 10_000;
 /// Most bytes of an unexpected body that a report shows.
@@ -57,10 +60,18 @@ async fn run_plan(
 ) -> io::Result<RunOutcome> {
     let connector = Arc::new(Connector::new(&plan)?);
     let mut preparing = JoinSet::new();
+    let opening = Arc::new(Semaphore::new(OPENING));
     for _ in 0..plan.concurrency {
         let mut user = User::new(plan.clone(), connector.clone());
+        let opening = opening.clone();
         preparing.spawn(async move {
-            user.prepare().await;
+            // After a failure, the others leave it to their first requests: each attempt may take
+            // as long as the timeout.
+            if let Ok(_permit) = opening.acquire().await
+                && !user.prepare().await
+            {
+                opening.close();
+            }
             user
         });
     }

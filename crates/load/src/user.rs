@@ -54,13 +54,15 @@ impl User {
         }
     }
 
-    /// Opens a connection before the run. If it fails, the first request tries again.
-    pub async fn prepare(&mut self) {
+    /// Opens a connection before the run, if it is kept. Returns false if that fails; the first
+    /// request then tries again.
+    pub async fn prepare(&mut self) -> bool {
         let links = &mut self.links;
-        if links.plan.keeps_alive && links.connections.len() == 1 {
-            let timeout = links.plan.timeout;
-            let _ = tokio::time::timeout(timeout, links.open(0)).await;
+        if !links.plan.keeps_alive || links.connections.len() != 1 {
+            return true;
         }
+        let timeout = links.plan.timeout;
+        matches!(tokio::time::timeout(timeout, links.open(0)).await, Ok(Ok(())))
     }
 
     /// Connections that were opened.

@@ -8,10 +8,12 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::{http2, plan_of, response, run, serve};
-use surus_load::{Mix, Plan, Protocol, Request, RequestFailure, Url};
+use surus_load::{Mix, Plan, Protocol, Request, RequestFailure, Stop, Url};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -90,6 +92,34 @@ fn self_signed_certificate_fails_each_request_and_says_why() {
     assert_eq!(totals.failures_of(RequestFailure::Other), 20, "{totals:?}");
     let error = totals.first_error.unwrap();
     assert!(error.contains("certificate"), "{error}");
+}
+
+#[test]
+fn connections_are_opened_before_the_run_a_few_hundred_at_a_time() {
+    let config = Arc::new(self_signed());
+    let (opening, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = most.clone();
+    let address = serve(move |mut tcp| {
+        let now = opening.fetch_add(1, Ordering::SeqCst) + 1;
+        most.fetch_max(now, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(50));
+        opening.fetch_sub(1, Ordering::SeqCst);
+        let mut connection = ServerConnection::new(config.clone()).unwrap();
+        let mut stream = Stream::new(&mut connection, &mut tcp);
+        let mut bytes = [0; 4096];
+        while let Ok(1..) = stream.read(&mut bytes) {
+            let _ = stream.write_all(&response(200, "", "hello"));
+        }
+    });
+    let totals = run(&Plan {
+        concurrency: 600,
+        stop: Stop::Requests(600),
+        ..plan(address, true)
+    })
+    .totals;
+    assert_eq!((totals.responses, totals.connections), (600, 600), "{totals:?}");
+    let most = seen.load(Ordering::SeqCst);
+    assert!(most <= 256, "{most}");
 }
 
 /// The kind of each handshake.

@@ -5,6 +5,7 @@ mod certificates;
 mod client_certificates;
 mod connections;
 mod handshakes;
+mod held;
 mod load;
 mod local;
 mod reload;

@@ -10,7 +10,7 @@ use crate::wire::site;
 
 const GET: &str = "GET /index.php HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-fn reload(dir: &Path) -> Result<(), String> {
+pub fn reload(dir: &Path) -> Result<(), String> {
     let output = Command::new(env!("CARGO_BIN_EXE_surus"))
         .arg("reload")
         .arg(dir)

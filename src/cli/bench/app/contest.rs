@@ -9,6 +9,7 @@ use surus_measure::{Rounds, Unit};
 use super::Plan;
 use super::answers::Answers;
 use super::contestant::{Contestant, State};
+use super::equal::join_equal;
 use super::load;
 use super::progress::Steps;
 use super::server::{Server, StartFailure};
@@ -182,8 +183,12 @@ impl Contest {
                 State::Same if name == reference => {}
                 State::Same => steps.line(&format!("{name:<8} same answers as {reference}")),
                 State::Differs(how) => steps.line(&format!("{name:<8} other answers: {how}")),
-                State::Fails(why) => steps.line(&format!("{name:<8} does not run: {why}")),
+                State::Fails(_) => {}
             }
+        }
+        for (names, why) in join_equal(self.failing()) {
+            let names = names.join(", ");
+            steps.line(&format!("{names:<8} cannot run it: {why}"));
         }
         Ok(())
     }
@@ -210,14 +215,20 @@ impl Contest {
             }
             self.contestants[index].state = State::Fails(why);
         }
-        let reasons = self.contestants.iter().filter_map(|it| match &it.state {
-            State::Fails(why) => Some(format!("`{}`: {why}", it.entry.name)),
-            _ => None,
-        });
+        let reasons = join_equal(self.failing()).into_iter();
+        let reasons = reasons.map(|(names, why)| format!("`{}`: {why}", names.join("`, `")));
         bail!(
             "no engine answers all paths with 2xx or 3xx: {}",
             reasons.collect::<Vec<_>>().join("; ")
         )
+    }
+
+    /// The engines that cannot run the application, with the reason.
+    fn failing(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.contestants.iter().filter_map(|it| match &it.state {
+            State::Fails(why) => Some((it.entry.name, why.clone())),
+            _ => None,
+        })
     }
 
     /// Asks the reference for all paths. Returns why it cannot be one.

@@ -5,6 +5,7 @@ mod advice;
 mod answers;
 mod contest;
 mod contestant;
+mod equal;
 mod load;
 mod progress;
 mod server;
@@ -28,6 +29,7 @@ use crate::engines::{self, CATALOGUE, EngineEntry, PhpProgram, Warmup};
 use answers::Requests;
 use contest::Contest;
 use contestant::Contestant;
+use equal::join_equal;
 use server::Launch;
 
 #[derive(Debug, clap::Args)]
@@ -101,8 +103,9 @@ pub fn run(args: &App) -> anyhow::Result<()> {
 pub struct Tried {
     /// Missing if none served everything as the reference did.
     pub advice: Option<Advice>,
-    /// Each with its CPU time and its answers, or why it has none.
-    pub engines: Vec<(&'static str, String)>,
+    /// The CPU time and answers of each, or why it has none. Those with the same reason are in one
+    /// line.
+    pub engines: Vec<String>,
     /// What was requested.
     pub requests: String,
 }
@@ -135,10 +138,12 @@ pub fn try_engines(
         bail!(what);
     }
     let engines = contest.contestants.iter();
+    let engines = join_equal(engines.map(|it| (it.entry.name, table::in_words(it, &contest))));
+    let engines = engines.into_iter();
     Ok(Tried {
         advice: advice::advice(&contest),
         engines: engines
-            .map(|it| (it.entry.name, table::in_words(it, &contest)))
+            .map(|(names, shown)| format!("{}: {shown}", names.join(", ")))
             .collect(),
         requests: table::report(&contest).subtitle,
     })

@@ -102,7 +102,7 @@ pub fn in_words(contestant: &Contestant, contest: &Contest) -> String {
         .map(|cpu| format!("{} of CPU per request", Unit::Us.write(cpu)));
     let cpu = cpu.unwrap_or_else(|| "unknown CPU time".into());
     match (&contestant.state, &contestant.failure) {
-        (State::Fails(why), _) => format!("does not run: {why}"),
+        (State::Fails(why), _) => format!("cannot run it: {why}"),
         (State::Differs(how), _) => format!("{cpu}, other answers: {how}"),
         (State::Same, Some(why)) => format!("fails under load: {why}"),
         (State::Same, None) if contestant.entry.name == reference => {
