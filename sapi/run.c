@@ -143,7 +143,7 @@ int surus_master_run(const char *program)
 		surus_set_environment();
 		return surus_boot_run();
 	}
-	if (surus_master_serve("", "")) {
+	if (surus_master_serve("")) {
 		run_worker();
 	}
 	surus_php_shutdown();

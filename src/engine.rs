@@ -7,7 +7,7 @@ use std::pin::Pin;
 use tokio::sync::watch;
 
 use crate::event::{Event, Failure, Response};
-use crate::observe::status::EngineStatus;
+use crate::observe::status::{EngineStatus, LeftOutReason};
 
 /// A future that an [`Engine`] returns; boxed, because the engine is chosen at start-up.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -95,6 +95,16 @@ impl Report {
                 .map(|(name, value)| (name.to_string(), value.to_string()))
                 .collect(),
         )
+    }
+
+    /// The warm-ups that the boot has left out, by their numbers from 1, and why.
+    pub fn left_out(&self) -> BTreeMap<usize, LeftOutReason> {
+        let pair = |text: &str| {
+            let (number, name) = text.split_once(':')?;
+            let reason = LeftOutReason::ALL.into_iter().find(|it| it.name() == name);
+            Some((number.parse().ok()?, reason.unwrap_or_default()))
+        };
+        self.get("left_out").split(',').filter_map(pair).collect()
     }
 
     /// A value of the report, empty if there is none of that name.

@@ -17,6 +17,7 @@
 #include "app/boot_script.h"
 #include "app/boot_shutdown.h"
 #include "app/boot_time.h"
+#include "app/request_includes.h"
 #include "app/serve.h"
 #include "app/warmup_trials.h"
 #include "base/exit_status.h"
@@ -143,6 +144,7 @@ int surus_boot_run(void)
 	} zend_end_try();
 	status = surus_boot_is_complete() ? surus_process->exit_status : SURUS_EXIT_BOOT_FAILED;
 	surus_boot_shutdown_script_ended();
+	uint32_t includes = surus_request_includes_count();
 	php_request_shutdown(NULL);
 	if (surus_process->child) {
 		/* _exit(): the exit handlers of libraries belong to the worker */
@@ -151,7 +153,7 @@ int surus_boot_run(void)
 	if (surus_request->id) {
 		/* The end of the script was the end of the current request, too. */
 		SG(server_context) = NULL;
-		surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
+		surus_outbox_end(SURUS_COMPLETE, includes);
 		surus_request_close(surus_request);
 		surus_scoreboard_set_state(SURUS_EXITING);
 		if (status == SURUS_EXIT_DRAINED) {

@@ -11,7 +11,7 @@
 
 #include "app/boot_script.h"
 #include "app/request_shutdown.h"
-#include "app/warmup.h"
+#include "app/warmup_report.h"
 #include "app/warmup_trials.h"
 #include "base/exit_status.h"
 #include "base/process_state.h"
@@ -62,5 +62,5 @@ bool surus_boot_complete(void)
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_rewind_snapshot();
 	}
-	return surus_master_serve(surus_warmups_left_out(), surus_warmups_created());
+	return surus_master_serve(surus_warmup_report_lines());
 }

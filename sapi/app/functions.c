@@ -13,7 +13,8 @@
 
 #include "app/boot_values.h"
 #include "app/serve.h"
-#include "app/warmup.h"
+#include "app/warmup_answer.h"
+#include "app/warmup_report.h"
 #include "base/clock_shift.h"
 #include "base/process_state.h"
 #include "base/scoreboard.h"
@@ -150,7 +151,9 @@ static PHP_FUNCTION(surus_report_created)
 	ZEND_PARSE_PARAMETERS_START(1, 1)
 		Z_PARAM_STRING(what, len)
 	ZEND_PARSE_PARAMETERS_END();
-	surus_warmups_report(what, len);
+	if (surus_warmup_runs()) {
+		surus_warmup_report_created(what, len);
+	}
 }
 
 /* fastcgi_finish_request(): bool. Ends the response; PHP continues. */

@@ -13,6 +13,7 @@
 #include "app/auto_files.h"
 #include "app/child_exit.h"
 #include "app/cycles.h"
+#include "app/request_includes.h"
 #include "base/process_state.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
@@ -51,6 +52,7 @@ void surus_app_request_begin(void)
 	zval handler;
 
 	surus_outbox_begin(surus_request);
+	surus_request_includes_begin();
 	surus_abort_begin();
 	surus_php_fill_request_info();
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
@@ -177,7 +179,7 @@ void surus_app_request_end(void)
 	} zend_end_try();
 	sapi_deactivate();
 	SG(server_context) = NULL;
-	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
+	surus_outbox_end(SURUS_COMPLETE, surus_request_includes_count());
 	surus_request_close(surus_request);
 	if (surus_process->child) {
 		/* _exit(): the exit handlers of libraries belong to the worker */

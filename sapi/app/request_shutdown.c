@@ -15,6 +15,7 @@
 #include <zend_fibers.h>
 #include <zend_weakrefs.h>
 
+#include "app/request_includes.h"
 #include "base/process_state.h"
 #include "base/scoreboard_layout.h"
 #include "ipc/outbox.h"
@@ -236,6 +237,6 @@ void surus_request_shutdown(void)
 		_exit(EG(exit_status));
 	}
 	surus_locks_release();
-	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
+	surus_outbox_end(SURUS_COMPLETE, surus_request_includes_count());
 	surus_request_close(surus_request);
 }

@@ -7,41 +7,27 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <php.h>
-#include <SAPI.h>
 
 #include "app/boot_values.h"
-#include "app/request.h"
+#include "app/warmup_answer.h"
+#include "app/warmup_report.h"
 #include "app/warmup_trials.h"
-#include "base/clock_shift.h"
 #include "base/descriptors.h"
 #include "base/process_state.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
-#include "php/sapi_module.h"
 #include "rewind/boot_check.h"
 #include "rewind/kernel/kernel_state.h"
 
-/* See surus_warmups_left_out(). Learned pages come first. The last of some hundreds of numbers may
- * be missing. */
-static char left_out[2048];
-
-static char created[1024]; /* one line */
 static bool has_learned; /* a page has run that clients have chosen */
-static bool runs; /* a warm-up runs now */
 static bool names_status; /* this process says how the next warm-up is answered */
-
-bool surus_warmup_runs(void)
-{
-	return runs;
-}
 
 /* With an offset of its own, because workers share the open file and may read at the same time. */
 static bool read_exactly(off_t *from, void *to, size_t len)
@@ -96,83 +82,9 @@ static bool read_request(off_t at, uint32_t len)
 	       surus_request_decode(surus_request, len);
 }
 
-/* The result of a request. */
-struct page {
-	bool survived;
-	int status;
-	uint64_t len;
-	uint64_t hash; /* of the body; only in trials */
-	char type[64];
-};
-
-/* Of what a fork that tries a warm-up has written. */
-static uint64_t hash;
-static size_t (*write_on)(const char *data, size_t len);
-
-static size_t hash_and_write(const char *data, size_t len)
-{
-	for (size_t at = 0; at < len; at++) {
-		hash = (hash ^ (unsigned char)data[at]) * 0x100000001b3; /* FNV-1a */
-	}
-	return write_on(data, len);
-}
-
-/* Copies Content-Type; empty: PHP's default. */
-static void copy_type(char *to, size_t size)
-{
-	static const char name[] = "Content-Type:";
-	zend_llist_position at;
-	zend_llist *all = &SG(sapi_headers).headers;
-
-	for (sapi_header_struct *header = zend_llist_get_first_ex(all, &at); header;
-	        header = zend_llist_get_next_ex(all, &at)) {
-		if (strncasecmp(header->header, name, sizeof(name) - 1) == 0) {
-			snprintf(to, size, "%s", header->header + sizeof(name) - 1);
-		}
-	}
-}
-
-static struct page ask(zend_fcall_info *handler, zend_fcall_info_cache *cache)
-{
-	struct page page = {.len = surus_php_written()};
-
-	hash = 0xcbf29ce484222325;
-	runs = true;
-	surus_app_request_begin();
-	page.survived = surus_app_request_call(handler, cache);
-	page.status = SG(sapi_headers).http_response_code;
-	copy_type(page.type, sizeof(page.type));
-	surus_app_request_end();
-	runs = false;
-	surus_clock_shift(0); /* also after exit() */
-	page.survived &= !CG(unclean_shutdown);
-	page.len = surus_php_written() - page.len;
-	page.hash = hash;
-	return page;
-}
-
-static bool is_good(const struct page *page)
-{
-	return page->survived && page->status < 500;
-}
-
-static bool is_same(const struct page *first, const struct page *again)
-{
-	return first->survived == again->survived && first->status == again->status &&
-	       first->len == again->len && first->hash == again->hash &&
-	       strcmp(first->type, again->type) == 0;
-}
-
-/* Whether the second response differs in more than values (times, tokens, names). */
-static bool is_another(const struct page *first, const struct page *again)
-{
-	return !is_good(again) || again->status != first->status || again->len < first->len / 2 ||
-	       again->len / 2 > first->len || strcmp(first->type, again->type) != 0;
-}
-
 /* The outcome of a warm-up in a fork. */
 struct trial {
-	struct page pages[2];
+	struct surus_answer answers[2];
 	/* what it leaves in the boot; empty: nothing */
 	char left[200];
 };
@@ -244,24 +156,23 @@ _Noreturn static void try_in_fork(pid_t parent, int result, const struct plan *p
 	dup2(null, STDERR_FILENO);
 	close(null);
 	surus_kernel_forget_calls();
-	write_on = sapi_module.ub_write;
-	sapi_module.ub_write = hash_and_write;
+	surus_answers_hash_bodies();
 	if (read_request(at, len)) {
 		make_last();
-		trial.pages[0] = ask(handler, cache);
+		trial.answers[0] = surus_answer_ask(handler, cache);
 		save_left(&trial);
 	}
 	if (!is_silent) {
 		dup2(log, STDERR_FILENO);
 	}
-	if (!plan->is_first_only && is_good(&trial.pages[0]) && read_request(at, len)) {
+	if (!plan->is_first_only && surus_answer_is_good(&trial.answers[0]) && read_request(at, len)) {
 		make_last();
-		trial.pages[1] = ask(handler, cache);
+		trial.answers[1] = surus_answer_ask(handler, cache);
 	}
-	if (is_silent && is_good(&trial.pages[1]) && surus_engine_boots_in_prototype() &&
+	if (is_silent && surus_answer_is_good(&trial.answers[1]) && surus_engine_boots_in_prototype() &&
 	        surus_boot_check()) {
 		/* The boot would fail. */
-		trial.pages[1].survived = false;
+		trial.answers[1].survived = false;
 	}
 	_exit(write(result, &trial, sizeof(trial)) == sizeof(trial) ? 0 : 1);
 }
@@ -295,17 +206,17 @@ static bool try(struct trial *trial, const struct plan *plan, zend_fcall_info *h
 /* Whether the second of these pages shows that the warm-up changes the application. A page that is
  * the same in another fork has no times and tokens, so it must be the same after the warm-up, too.
  * That fork runs last: a time that is the same in both was the same between them. */
-static bool shows_change(const struct page *pages, struct plan plan, zend_fcall_info *handler,
-        zend_fcall_info_cache *cache)
+static bool shows_change(const struct surus_answer *answers, struct plan plan,
+        zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	struct trial trial = {0};
 
-	if (is_another(&pages[0], &pages[1])) {
+	if (surus_answer_is_another(&answers[0], &answers[1])) {
 		return true;
 	}
 	plan.is_silent = plan.is_first_only = true;
-	return !is_same(&pages[0], &pages[1]) && try(&trial, &plan, handler, cache) &&
-	       is_same(&pages[0], &trial.pages[0]);
+	return !surus_answer_is_same(&answers[0], &answers[1]) && try(&trial, &plan, handler, cache) &&
+	       surus_answer_is_same(&answers[0], &trial.answers[0]);
 }
 
 /* Names the host as the remedy only if it is the likely cause. */
@@ -318,13 +229,64 @@ static const char *remedy(const struct url *url, int status)
 	               : "";
 }
 
-/* Whether the application responds differently once it has served this request. Clients' requests
- * run in a process in which the warm-up has run, like the second one in this fork. */
-static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_info *handler,
+/* Why a learned page that was tried is left out. NULL: it is used. Clients got 200, so what answers
+ * with another status is not the page. */
+static const char *learned_obstacle(const struct trial *trial, bool is_changed)
+{
+	const struct surus_answer *first = &trial->answers[0], *second = &trial->answers[1];
+
+	if (!first->survived) {
+		return SURUS_LEFT_OUT_FAILED;
+	}
+	/* An application that its own first request has broken answers the second one with 500. */
+	if (surus_answer_is_temporary(first) ||
+	        (surus_answer_is_temporary(second) && second->status != 500)) {
+		return SURUS_LEFT_OUT_TEMPORARY;
+	}
+	if (first->status != 200) {
+		return SURUS_LEFT_OUT_STATUS;
+	}
+	if (trial->left[0]) {
+		return SURUS_LEFT_OUT_STATE;
+	}
+	return !second->survived ? SURUS_LEFT_OUT_FAILED : is_changed ? SURUS_LEFT_OUT_CHANGED : NULL;
+}
+
+static void report_temporary(const struct url *url, const struct surus_answer *answer)
+{
+	fprintf(stderr, "surus-php: the page %s, for which clients often ask, does not warm up this "
+	        "boot, because it has status %d for now; it is tried again later\n", url->path,
+	        answer->status);
+}
+
+static void report_learned(const struct url *url, const struct trial *trial, const char *reason)
+{
+	const struct surus_answer *first = &trial->answers[0], *second = &trial->answers[1];
+	char why[640] = "it fails, or changes the next answer";
+
+	if (strcmp(reason, SURUS_LEFT_OUT_TEMPORARY) == 0) {
+		report_temporary(url, surus_answer_is_temporary(first) ? first : second);
+		return;
+	}
+	if (strcmp(reason, SURUS_LEFT_OUT_STATUS) == 0) {
+		snprintf(why, sizeof(why), "it has status %d at %s%s", first->status, url->host,
+		        remedy(url, first->status));
+	} else if (strcmp(reason, SURUS_LEFT_OUT_STATE) == 0) {
+		snprintf(why, sizeof(why), "it leaves in the boot what Surus cannot restore: %s",
+		        trial->left);
+	}
+	fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
+	        "warm-up: %s\n", url->path, why);
+}
+
+/* Why this warm-up is left out. NULL: it is used. It is left out if the application responds
+ * differently once it has served the request. Clients' requests run in a process in which the
+ * warm-up has run, like the second one in this fork. */
+static const char *why_left_out(int number, off_t at, uint32_t len, zend_fcall_info *handler,
         zend_fcall_info_cache *cache)
 {
 	struct trial trial = {0};
-	struct page *pages = trial.pages;
+	struct surus_answer *answers = trial.answers;
 	bool may_fail = false, learned = false;
 	struct url url = {0};
 
@@ -336,7 +298,7 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	}
 	names_status = false;
 	if (surus_warmup_is_known(number)) {
-		return surus_warmup_is_left_out(number);
+		return surus_warmup_is_left_out(number) ? SURUS_LEFT_OUT_CHANGED : NULL;
 	}
 	const char *obstacle = surus_warmup_obstacle();
 	if (obstacle) {
@@ -346,43 +308,37 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 			        "has left %s; if it changes later responses, `surus check --boot` names it\n",
 			        url.path, obstacle);
 		}
-		return false;
+		return NULL;
 	}
 	struct plan plan = {.at = at, .len = len, .is_silent = may_fail};
-	bool is_bad = !try(&trial, &plan, handler, cache) || !is_good(&pages[0]);
-	bool other = !is_bad && shows_change(pages, plan, handler, cache);
-	bool leaves = learned && !is_bad && trial.left[0];
-	/* Clients got 200, so what answers now is not the page. */
-	bool is_no_page = learned && !is_bad && pages[0].status != 200;
-	/* A warm-up that fails the first time fails as one, too, and is reported then. */
-	bool changes = leaves || is_no_page || (is_bad ? learned || may_fail : other);
-	bool is_first = surus_warmup_record(number, changes);
+	if (!try(&trial, &plan, handler, cache)) {
+		trial = (struct trial){0};
+	}
+	bool is_bad = !surus_answer_is_good(&answers[0]);
+	bool other = !is_bad && shows_change(answers, plan, handler, cache);
+	const char *why = NULL;
+	trial.left[sizeof(trial.left) - 1] = '\0';
+	if (learned) {
+		why = learned_obstacle(&trial, other);
+	} else if (is_bad) {
+		/* A warm-up that fails the first time fails as one, too, and is reported then. */
+		why = may_fail ? SURUS_LEFT_OUT_FAILED : NULL;
+	} else if (other) {
+		why = SURUS_LEFT_OUT_CHANGED;
+	}
+	bool is_first = surus_warmup_record(number, why != NULL);
 	names_status = is_first && !may_fail;
-	if (!is_first || !changes) {
-		return changes;
-	}
-	if (is_no_page) {
-		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
-		        "warm-up: it has status %d at %s%s\n", url.path, pages[0].status, url.host,
-		        remedy(&url, pages[0].status));
-		return true;
-	}
-	if (leaves) {
-		trial.left[sizeof(trial.left) - 1] = '\0';
-		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
-		        "warm-up: it leaves in the boot what Surus cannot restore: %s\n", url.path,
-		        trial.left);
-		return true;
+	if (!is_first || !why) {
+		return why;
 	}
 	if (learned) {
-		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
-		        "warm-up: it fails, or changes the next answer\n", url.path);
-		return true;
+		report_learned(&url, &trial, why);
+		return why;
 	}
 	if (may_fail) {
 		fprintf(stderr, "surus-php: cannot warm up the application by a page that does not exist; "
 		        "name pages in engine.warmup\n");
-		return true;
+		return why;
 	}
 	if (read_request(at, len)) {
 		fprintf(stderr,
@@ -390,74 +346,47 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 		        "answers with status %d and %llu bytes instead of %d and %llu%s, as it would "
 		        "answer all requests; take it out of engine.warmup, or find what the application "
 		        "keeps of a request\n",
-		        SURUS_VAR(surus_request, "REQUEST_URI"), pages[1].status,
-		        (unsigned long long)pages[1].len,
-		        pages[0].status, (unsigned long long)pages[0].len,
-		        pages[0].len == pages[1].len ? ", and with other contents" : "");
+		        SURUS_VAR(surus_request, "REQUEST_URI"), answers[1].status,
+		        (unsigned long long)answers[1].len,
+		        answers[0].status, (unsigned long long)answers[0].len,
+		        answers[0].len == answers[1].len ? ", and with other contents" : "");
 		surus_request_close(surus_request);
 	}
-	return true;
+	return why;
 }
 
 /* Runs one warm-up. False: it failed; said on stderr. */
-static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
+static bool warm_up(int number, zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	struct url url;
 
 	copy_url(&url);
-	bool may_fail = is_automatic();
-	has_learned |= is_learned();
-	struct page page = ask(handler, cache);
+	bool may_fail = is_automatic(), learned = is_learned();
+	has_learned |= learned;
+	struct surus_answer answer = surus_answer_ask(handler, cache);
 	const char *why =
-	        page.survived && surus_engine_boots_in_prototype() ? surus_boot_check() : NULL;
+	        answer.survived && surus_engine_boots_in_prototype() ? surus_boot_check() : NULL;
 	if (why) {
 		fprintf(stderr, "surus-php: after the warm-up %s: %s\n", url.path, why);
 		return false;
 	}
-	if (!is_good(&page) && !(may_fail && page.survived)) {
+	if (!surus_answer_is_good(&answer) && !(may_fail && answer.survived)) {
 		fprintf(stderr,
 		        "surus-php: the warm-up %s %s; see the lines above, or take it out of "
 		        "engine.warmup\n", url.path,
-		        page.survived ? "was answered with an error" : "ended in a fatal error");
+		        answer.survived ? "was answered with an error" : "ended in a fatal error");
 		return false;
 	}
-	if (names_status && page.status >= 300) {
+	if (learned && surus_answer_is_temporary(&answer)) {
+		report_temporary(&url, &answer);
+		surus_warmup_report_left_out(number, SURUS_LEFT_OUT_TEMPORARY);
+	}
+	if (names_status && answer.status >= 300) {
 		fprintf(stderr, "surus-php: the warm-up %s has status %d at %s, so it loads no more than "
 		        "that answer needs; name a URL in engine.warmup that visitors get with status 200, "
-		        "with its host if the application checks it\n", url.path, page.status, url.host);
+		        "with its host if the application checks it\n", url.path, answer.status, url.host);
 	}
 	return true;
-}
-
-const char *surus_warmups_left_out(void)
-{
-	return left_out;
-}
-
-void surus_warmups_report(const char *text, size_t len)
-{
-	size_t to = 0;
-
-	for (size_t at = 0; runs && at < len && to < sizeof(created) - 1; at++) {
-		created[to++] = iscntrl((unsigned char)text[at]) ? ' ' : text[at];
-	}
-	created[to] = '\0';
-}
-
-const char *surus_warmups_created(void)
-{
-	return created;
-}
-
-static void leave_out(int number)
-{
-	char text[16];
-	int size = snprintf(text, sizeof(text), "%s%d", left_out[0] ? "," : "", number);
-	size_t len = strlen(left_out);
-
-	if (len + (size_t)size < sizeof(left_out)) {
-		memcpy(left_out + len, text, (size_t)size + 1);
-	}
 }
 
 bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
@@ -471,11 +400,13 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	surus_outbox_discard(true);
 	surus_kernel_forget_calls();
 	for (int number = 1; read_exactly(&at, &len, sizeof(len)); number++) {
-		if (changes_responses(number, at, len, handler, cache)) {
-			leave_out(number);
-		} else if (!read_request(at, len) || !warm_up(handler, cache)) {
+		const char *why = why_left_out(number, at, len, handler, cache);
+		if (why) {
+			surus_warmup_report_left_out(number, why);
+		} else if (!read_request(at, len) || !warm_up(number, handler, cache)) {
 			return false;
 		}
+		surus_warmup_report_count(number);
 		at += len;
 	}
 	const char *left = find_left();

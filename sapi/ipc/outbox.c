@@ -269,17 +269,17 @@ bool surus_outbox_finish(void)
 	return write_to_ring(response) || write_records(response);
 }
 
-void surus_outbox_end(enum surus_outcome outcome, int exit_status)
+void surus_outbox_end(enum surus_outcome outcome, uint32_t includes)
 {
 	unsigned char *end = out->buffer + CONTENT + out->buffered;
-	uint32_t status = (uint32_t)exit_status;
 
 	fcgi_put_header(end, FCGI_END_REQUEST, out->request, 8);
 	end += FCGI_HEADER_LEN;
-	end[0] = (unsigned char)(status >> 24);
-	end[1] = (unsigned char)(status >> 16);
-	end[2] = (unsigned char)(status >> 8);
-	end[3] = (unsigned char)status;
+	/* appStatus of FastCGI, which Surus reads as this count. */
+	end[0] = (unsigned char)(includes >> 24);
+	end[1] = (unsigned char)(includes >> 16);
+	end[2] = (unsigned char)(includes >> 8);
+	end[3] = (unsigned char)includes;
 	end[4] = (unsigned char)outcome;
 	/* Reserved by FastCGI: when the request was taken, in units of 64 us, truncated. */
 	end[5] = (unsigned char)(surus_process->taken_at >> 22);

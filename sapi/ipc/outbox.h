@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "ipc/request_decode.h"
 
@@ -37,9 +38,10 @@ bool surus_outbox_flush(void);
 /* Ends the response but not the request: the client has everything, PHP continues. */
 bool surus_outbox_finish(void);
 
-/* Ends the request, and the response if it has not ended. SURUS_NOT_BEGUN goes through the socket,
- * which no other process can write to; Surus then gives the request to another worker. */
-void surus_outbox_end(enum surus_outcome outcome, int exit_status);
+/* Ends the request, and the response if it has not ended. `includes`: files that it has included
+ * in a booted application. SURUS_NOT_BEGUN goes through the socket, which no other process can
+ * write to; Surus then gives the request to another worker. */
+void surus_outbox_end(enum surus_outcome outcome, uint32_t includes);
 
 /* Sends one log message of any length; complete lines. */
 void surus_outbox_log(const char *message, size_t len);

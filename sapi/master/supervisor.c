@@ -421,7 +421,7 @@ void surus_master_php_started(void)
 	surus_startup_report(report, OF_PHP);
 }
 
-bool surus_master_serve(const char *left_out, const char *created)
+bool surus_master_serve(const char *warm_ups)
 {
 	sigset_t ended;
 
@@ -435,7 +435,7 @@ bool surus_master_serve(const char *left_out, const char *created)
 	sigaddset(&ended, SIGCHLD);
 	signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
 	size_t len = strlen(report);
-	snprintf(report + len, sizeof(report) - len, "left_out=%s\ncreated=%s\n", left_out, created);
+	snprintf(report + len, sizeof(report) - len, "%s", warm_ups);
 	send_message(report, strlen(report), NULL, 0);
 	return run();
 }

@@ -9,9 +9,8 @@ bool surus_master_create(void);
 /* Called before and after PHP's start-up. In between, the exit of Surus kills this process. */
 void surus_master_php_starting(void);
 void surus_master_php_started(void);
-/* Reports that PHP is ready, then forks workers and replaces those that exit. `left_out` has the
- * numbers of the warm-ups that the boot has left out, separated by commas. `created` says what the
- * boot script has created ahead. True: this process is a worker. False: the process is done. */
-bool surus_master_serve(const char *left_out, const char *created);
+/* Reports that PHP is ready, then forks workers and replaces those that exit. `warm_ups` has more
+ * lines of the report. True: this process is a worker. False: the process is done. */
+bool surus_master_serve(const char *warm_ups);
 
 #endif

@@ -460,6 +460,6 @@ void surus_php_serve(void)
 	}
 	surus_flags_restore();
 	SG(server_context) = NULL;
-	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
+	surus_outbox_end(SURUS_COMPLETE, 0);
 	surus_request_close(surus_request);
 }

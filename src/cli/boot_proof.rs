@@ -17,6 +17,7 @@ use crate::app::site::Site;
 use crate::engine::Engine;
 use crate::engines::Warmup;
 use crate::observe::metrics::Metrics;
+use crate::observe::status::LeftOutReason;
 
 /// How often a boot is asked for each page, in a row. One of a few random values is seldom the same
 /// so often.
@@ -29,6 +30,9 @@ const MAX_PAGE: usize = 64 << 20;
 
 /// The answers to one probe, as text that can be compared.
 pub(super) type ProbeAnswers = Vec<Vec<u8>>;
+
+/// The paths of warm-ups that a boot has left out, and why.
+type LeftOutPaths = Vec<(String, LeftOutReason)>;
 
 /// What a comparison has shown.
 pub enum BootVerdict {
@@ -70,10 +74,10 @@ pub async fn compare(pool_config: &PoolConfig, project: &Path) -> anyhow::Result
         .filter(|((page, _), difference)| difference.is_some() || !is_among(page, &left_out))
         .map(|((page, other), difference)| verdict(page, other, difference.as_ref()))
         .collect();
-    verdicts.extend(left_out.iter().map(|page| {
+    verdicts.extend(left_out.iter().map(|(page, reason)| {
+        let why = reason.in_the_boot();
         BootVerdict::LeftOut(format!(
-            "GET {page} is left out of the warm-ups, because it fails or changes the next answer; \
-             the log says how"
+            "GET {page} is left out of the warm-ups: {why}; the log says more"
         ))
     }));
     if differences.iter().any(Option::is_some) {
@@ -86,10 +90,10 @@ pub async fn compare(pool_config: &PoolConfig, project: &Path) -> anyhow::Result
 }
 
 /// Whether a page, which may name a host, is one of these paths.
-fn is_among(page: &str, paths: &[String]) -> bool {
+fn is_among(page: &str, left_out: &LeftOutPaths) -> bool {
     let uri = page.parse::<Uri>().ok();
     let path = uri.as_ref().and_then(Uri::path_and_query);
-    path.is_some_and(|path| paths.iter().any(|left| left == path.as_str()))
+    path.is_some_and(|path| left_out.iter().any(|(left, _)| left == path.as_str()))
 }
 
 fn verdict(page: &str, other: bool, difference: Option<&(String, String)>) -> BootVerdict {
@@ -182,7 +186,7 @@ struct Probes<'a> {
 impl Probes<'_> {
     /// Boots with these warm-ups and asks for each page. Also returns the warm-ups that the boot
     /// has left out.
-    async fn answers(&self, warmup: Warmup) -> anyhow::Result<(Vec<ProbeAnswers>, Vec<String>)> {
+    async fn answers(&self, warmup: Warmup) -> anyhow::Result<(Vec<ProbeAnswers>, LeftOutPaths)> {
         let mut pool_config = self.pool_config.clone();
         pool_config.config.engine.warmup = warmup;
         let warm_ups = engine_setup::warm_up_requests(&pool_config, self.site)?;
@@ -198,9 +202,10 @@ impl Probes<'_> {
             all.push(answers);
         }
         let report = pool.report();
-        let left_out = (report.get("left_out").split(','))
-            .filter_map(|number| warm_ups.get(number.parse::<usize>().ok()?.checked_sub(1)?));
-        let left_out = left_out.map(|warm_up| warm_up.request.uri().to_string());
+        let left_out = report.left_out().into_iter().filter_map(|(number, reason)| {
+            let warm_up = warm_ups.get(number.checked_sub(1)?)?;
+            Some((warm_up.request.uri().to_string(), reason))
+        });
         let left_out = left_out.collect();
         pool.drain().await;
         Ok((all, left_out))

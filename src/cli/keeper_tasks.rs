@@ -268,11 +268,8 @@ impl PrivilegedOperations for ProjectKeeper {
         let (planned, site) = (self.plans.pool(pool)?, self.plans.site_of(pool)?);
         let pages = planned.pool_config.learned.parse(text)?;
         if keep {
-            learned_pages::keep(
-                &self.plans.site(site)?.project,
-                &planned.pool_config,
-                &pages,
-            )?;
+            let project = &self.plans.site(site)?.project;
+            return learned_pages::keep(project, &planned.pool_config, &pages);
         }
         planned.pool_config.learned.set_pages(pages);
         Ok(())

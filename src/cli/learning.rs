@@ -1,6 +1,7 @@
 //! Warms up the boots of a pool by the pages that clients ask for most. It boots with them,
 //! compares its answers with those of the serving boot, and switches if they are the same.
 
+mod comparison;
 mod probes;
 
 use std::path::PathBuf;
@@ -19,10 +20,12 @@ use crate::app::site::Site;
 use crate::engine::{Engine, Prepared};
 use crate::engines::learned::{self, NothingLearned};
 use crate::keeper::Client;
-use crate::observe::status::LeftOut;
-use probes::{Outcome, PageStatus, Probes, get_learned};
+use crate::observe::status::{LeftOut, LeftOutReason};
+use comparison::{Rejected, failed_boot};
+use probes::{PageStatus, Probes, get_learned};
 
-/// How long all boots and comparisons of one change may take.
+/// How long all boots and comparisons of one change may take. Also the first pause before a page
+/// that fails for now is tried again; later ones double.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// How often a learner that was interrupted looks whether another boot serves.
@@ -49,8 +52,18 @@ impl Learner {
     pub async fn run(self: Arc<Self>) {
         let learned = self.learned();
         learned.start();
+        let mut retry: Option<Retry> = None;
         loop {
-            let chosen = match learned.chosen().await {
+            let chosen = tokio::select! {
+                // A reload proposes pages that failed, too.
+                biased;
+                chosen = learned.chosen() => chosen,
+                () = self.due(retry.as_ref()) => {
+                    Ok(retry.take().map(|retry| retry.pages).unwrap_or_default())
+                }
+            };
+            let chosen = match chosen {
+                Ok(pages) if pages.is_empty() => continue,
                 Ok(pages) => pages,
                 Err(nothing) => {
                     self.report_nothing(nothing);
@@ -58,19 +71,26 @@ impl Learner {
                 }
             };
             let site = (self.site)();
-            let left_out = learned.left_out();
             let mut pages = Vec::new();
             for page in chosen {
-                if left_out.iter().all(|left| left.page != page)
-                    && get_learned(&page, &site).await.is_some()
-                {
+                if !learned.is_left_out(&page) && get_learned(&page, &site).await.is_some() {
                     pages.push(page);
                 }
             }
-            let before = learned.pages();
-            if !pages.iter().all(|page| before.contains(page)) {
-                self.change(pages, &site).await;
+            let used = self.used();
+            if !pages.iter().all(|page| used.contains(page)) {
+                retry = self.change(pages, &site).await;
             }
+        }
+    }
+
+    /// Returns when pages must be tried again: after a pause, or when another boot serves.
+    async fn due(&self, retry: Option<&Retry>) {
+        let Some(retry) = retry else {
+            return std::future::pending().await;
+        };
+        while self.generation() == retry.generation && Instant::now() < retry.at {
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -87,24 +107,36 @@ impl Learner {
         &self.planned.pool_config.learned
     }
 
-    /// Warms up by the pages that change no answer, and leaves out the others. Tries again later if
-    /// the application boots meanwhile, or if a page fails for now.
-    async fn change(&self, pages: Vec<String>, site: &Arc<Site>) {
+    /// Warms up by the pages that change no answer, and leaves out the others. Returns what to try
+    /// again: all pages if the application boots meanwhile, or if one fails for now.
+    async fn change(&self, pages: Vec<String>, site: &Arc<Site>) -> Option<Retry> {
         let mut generation = self.generation();
+        let mut pause = LONGEST;
         match self.try_change(pages.clone(), site).await {
-            Ok(PageTrial::All) => return,
-            // The other pages may have made another boot serve.
-            Ok(PageTrial::ExceptFailing) => generation = self.generation(),
+            Ok(()) => {
+                let learned = self.learned();
+                let failing = pages.iter().filter(|page| !learned.is_left_out(page));
+                let tries = failing.map(|page| learned.tries(page)).max()?;
+                pause *= 1 << tries.checked_sub(1)?;
+                // The other pages may have made another boot serve.
+                generation = self.generation();
+            }
             Err(Interrupted) => info!(
                 engine = self.planned.pool_config.name,
                 "learned pages are compared later, because the application boots for another reason"
             ),
         }
-        let began = Instant::now();
-        while self.generation() == generation && began.elapsed() < LONGEST {
-            tokio::time::sleep(PAUSE).await;
-        }
-        self.learned().propose(pages);
+        let at = Instant::now() + pause;
+        Some(Retry {
+            pages,
+            generation,
+            at,
+        })
+    }
+
+    /// The learned pages that warm up the serving boot.
+    fn used(&self) -> Vec<String> {
+        self.engine.status().learned
     }
 
     /// The number of the boot that serves.
@@ -112,38 +144,30 @@ impl Learner {
         self.engine.status().generation
     }
 
-    async fn try_change(
-        &self,
-        mut pages: Vec<String>,
-        site: &Arc<Site>,
-    ) -> Result<PageTrial, Interrupted> {
+    async fn try_change(&self, pages: Vec<String>, site: &Arc<Site>) -> Result<(), Interrupted> {
         let began = Instant::now();
-        let tried;
-        (pages, tried) = self.with_status_200(pages, site).await?;
-        if pages.is_empty() {
-            self.forget_pages(tried).await;
-            return Ok(tried);
-        }
-        let probes = Probes::new(&pages, site, began + LONGEST).await;
-        let Err(refused) = self.try_pages(&pages, &probes).await else {
-            return Ok(tried);
-        };
-        let mut changes = vec![(pages.first().cloned(), refused.why()?)];
-        if pages.len() > 1 && !probes.is_over() {
-            changes.clear();
-            let mut good = Vec::new();
-            for page in &pages {
-                match self.boot(std::slice::from_ref(page), &probes).await {
-                    Ok(_) => good.push(page.clone()),
-                    Err(refused) => changes.push((Some(page.clone()), refused.why()?)),
+        let mut pages = self.with_status_200(pages, site).await?;
+        let mut probes = Probes::new(&pages, site, began + LONGEST).await;
+        let refused = loop {
+            match self.try_pages(&pages, &probes).await {
+                Ok(()) => return Ok(()),
+                Err(Rejected::Temporary(failing, why)) if !probes.is_over() => {
+                    let fails = |page: &String| failing.as_ref().is_none_or(|it| it == page);
+                    for page in pages.extract_if(.., |page| fails(page)) {
+                        self.failed(&page, why.clone());
+                        probes.remove(&page);
+                    }
                 }
+                Err(refused) => break refused,
             }
-            pages = good;
-            if let Err(refused) = self.try_pages(&pages, &probes).await {
-                // Several pages together change an answer.
-                let why = refused.why()?;
-                changes.extend(pages.into_iter().map(|page| (Some(page), why.clone())));
-            }
+        };
+        let mut changes = Vec::new();
+        if pages.len() == 1 {
+            self.note(pages.remove(0), refused, &mut changes)?;
+        } else if let Rejected::Interrupted = refused {
+            return Err(Interrupted);
+        } else if !probes.is_over() {
+            self.try_alone(pages, &probes, &mut changes).await?;
         }
         if probes.is_over() {
             warn!(
@@ -151,30 +175,61 @@ impl Learner {
                 seconds = began.elapsed().as_secs(),
                 "learned pages do not warm up the boot: the comparison of answers takes too long"
             );
-            return Ok(tried);
+            return Ok(());
         }
-        self.forget_pages(tried).await;
-        for (page, why) in changes {
-            self.leave_out(page.unwrap_or_default(), why, began);
+        for left_out in changes {
+            self.leave_out(left_out, began);
         }
-        Ok(tried)
+        self.store().await;
+        Ok(())
     }
 
-    /// Makes the next start try no page, if none warms up this boot and all were tried.
-    async fn forget_pages(&self, tried: PageTrial) {
-        if tried == PageTrial::All && self.learned().pages().is_empty() {
-            self.set(&[], true).await;
+    /// Boots with each page alone, and then with all that are fine. Adds the others to `changes`.
+    async fn try_alone(
+        &self,
+        pages: Vec<String>,
+        probes: &Probes<'_>,
+        changes: &mut Vec<LeftOut>,
+    ) -> Result<(), Interrupted> {
+        let mut good = Vec::new();
+        for page in pages {
+            match self.boot(std::slice::from_ref(&page), probes).await {
+                Ok(_) => good.push(page),
+                Err(refused) => self.note(page, refused, changes)?,
+            }
         }
+        if let Err(refused) = self.try_pages(&good, probes).await {
+            // Several pages together change an answer.
+            for page in good {
+                self.note(page, refused.clone(), changes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes why a page does not warm up the boot.
+    fn note(
+        &self,
+        page: String,
+        refused: Rejected,
+        changes: &mut Vec<LeftOut>,
+    ) -> Result<(), Interrupted> {
+        match refused {
+            Rejected::Pages(reason, why) => changes.push(LeftOut { page, reason, why }),
+            Rejected::Temporary(_, why) => self.failed(&page, why),
+            Rejected::Interrupted => return Err(Interrupted),
+        }
+        Ok(())
     }
 
     /// Leaves out pages that clients got with status 200, and that answer with another one at the
     /// host of warm-ups: they would warm up what sends that answer. Pages that fail for now are not
-    /// returned either, but may be asked again.
+    /// returned either, but may be tried again.
     async fn with_status_200(
         &self,
         pages: Vec<String>,
         site: &Arc<Site>,
-    ) -> Result<(Vec<String>, PageTrial), Interrupted> {
+    ) -> Result<Vec<String>, Interrupted> {
         let began = Instant::now();
         // So that other boots wait: `wanted` could miss one that need not.
         let _locked = self.booting.lock_in_background().await;
@@ -190,56 +245,80 @@ impl Learner {
         {
             return Err(Interrupted);
         }
-        let (mut good, mut tried) = (Vec::new(), PageTrial::All);
+        let mut good = Vec::new();
         for (page, status) in pages.into_iter().zip(statuses) {
             match status.filter(is_other) {
-                Some(status) if status.is_temporary() => {
-                    info!(
-                        engine = self.planned.pool_config.name,
-                        page,
-                        status = status.code.as_u16(),
-                        "a learned page fails for now and is asked for again later"
-                    );
-                    tried = PageTrial::ExceptFailing;
-                }
+                Some(status) if status.is_temporary() => self.failed(&page, status.text(&page)),
                 Some(status) => {
-                    let why = status.reason(&page);
-                    self.leave_out(page, why, began);
+                    let (reason, why) = (LeftOutReason::Status, status.reason(&page));
+                    self.leave_out(LeftOut { page, reason, why }, began);
                 }
                 None => good.push(page),
             }
         }
-        Ok((good, tried))
+        Ok(good)
     }
 
-    fn leave_out(&self, page: String, why: String, began: Instant) {
+    /// Notes that a page fails for now.
+    fn failed(&self, page: &str, why: String) {
+        let engine = self.planned.pool_config.name;
+        let tries = self.learned().failed(page, why.clone());
+        match tries < learned::TRIES {
+            true => info!(
+                engine,
+                page,
+                reason = why,
+                tries,
+                "a learned page fails for now and is asked for again later"
+            ),
+            false => warn!(
+                engine,
+                page,
+                reason = why,
+                tries,
+                "a learned page has failed at each try and waits for the next start or reload"
+            ),
+        }
+    }
+
+    fn leave_out(&self, left_out: LeftOut, began: Instant) {
         warn!(
             engine = self.planned.pool_config.name,
-            page,
-            reason = why,
+            page = left_out.page,
+            reason = left_out.why,
             seconds = began.elapsed().as_secs(),
             "a page that clients often ask for is left out of the warm-up"
         );
-        self.learned().leave_out(LeftOut { page, why });
+        self.learned().leave_out(left_out);
     }
 
     /// Boots with these pages and switches, unless an answer changes.
     async fn try_pages(&self, pages: &[String], probes: &Probes<'_>) -> Result<(), Rejected> {
         let began = Instant::now();
-        let before = self.learned().pages();
+        let before = self.used();
         if pages.iter().all(|page| before.contains(page)) {
+            self.store().await;
             return Ok(());
         }
         let (prepared, locked) = self.boot(pages, probes).await?;
         let changed = prepared.change_over();
-        changed.map_err(|error| Rejected::Pages(format!("{error:#}")))?;
+        changed.map_err(|error| failed_boot(format!("{error:#}")))?;
         // The boot has tried each page, too.
-        let used = self.engine.status().learned;
-        self.set(&used, true).await;
-        drop(locked);
+        let status = self.engine.status();
+        let used = status.learned;
+        self.set(&used).await;
+        self.learned().succeeded(&used);
         for page in pages.iter().filter(|page| !used.contains(page)) {
-            self.leave_out(page.clone(), learned::BY_THE_BOOT.into(), began);
+            let mut of_page = status.left_out.iter().filter(|it| it.page == *page);
+            let reason = of_page.next().map(|it| it.reason).unwrap_or_default();
+            let (page, why) = (page.clone(), reason.in_the_boot().into());
+            match reason {
+                LeftOutReason::Temporary => self.failed(&page, why),
+                _ => self.leave_out(LeftOut { page, reason, why }, began),
+            }
         }
+        self.store().await;
+        drop(locked);
         if !used.is_empty() {
             info!(
                 engine = self.planned.pool_config.name,
@@ -260,28 +339,29 @@ impl Learner {
         let locked = self.booting.lock_in_background().await;
         let (generation, before) = (self.generation(), self.learned().pages());
         let booted = async {
-            self.set(pages, false).await;
+            self.set(pages).await;
             let prepared = self.engine.prepare().await;
             // A boot for another reason may begin from here on.
-            self.set(&before, false).await;
-            let prepared = prepared.map_err(|error| format!("the boot fails: {error:#}"))?;
-            self.compare(&prepared, probes).await?;
-            Ok::<_, String>(prepared)
+            self.set(&before).await;
+            let prepared =
+                prepared.map_err(|error| failed_boot(format!("the boot fails: {error:#}")))?;
+            comparison::compare(&*self.engine, &prepared, probes).await?;
+            Ok::<_, Rejected>(prepared)
         };
         let booted = tokio::select! {
             booted = tokio::time::timeout_at(probes.until.into(), booted) => booted,
             () = self.booting.wanted() => {
-                self.set(&before, false).await;
+                self.set(&before).await;
                 return Err(Rejected::Interrupted);
             }
         };
-        self.set(&before, false).await;
+        self.set(&before).await;
         // Before a page is blamed: the next boot may have other files than the serving one.
         if self.generation() != generation || self.engine.is_outdated().await {
             return Err(Rejected::Interrupted);
         }
-        let booted = booted.unwrap_or_else(|_| Err("the comparison takes too long".into()));
-        let prepared = booted.map_err(Rejected::Pages)?;
+        let too_long = |_| Err(failed_boot("the comparison takes too long".into()));
+        let prepared = booted.unwrap_or_else(too_long)?;
         // Files would stay those of another release.
         match link_change(prepared.report(), &self.project, probes.site.root()) {
             Some(_) => Err(Rejected::Interrupted),
@@ -289,48 +369,41 @@ impl Learner {
         }
     }
 
-    async fn compare(&self, prepared: &Prepared, probes: &Probes<'_>) -> Outcome<()> {
-        let serving = |event| self.engine.handle(event);
-        let before = probes.answers(serving).await?;
-        let warm = probes.answers(|event| prepared.handle(event)).await?;
-        // A time in seconds differs by then.
-        tokio::time::sleep(boot_proof::SECOND).await;
-        let after = probes.answers(serving).await?;
-        let plain = boot_proof::plain_answers(&before, &after);
-        let differences = boot_proof::differences(&plain, &warm);
-        let found = probes
-            .all()
-            .zip(differences)
-            .find_map(|((probe, other), found)| {
-                let (expected, got) = found?;
-                let visitor = if other {
-                    ", asked by another visitor,"
-                } else {
-                    ""
-                };
-                Some(format!(
-                    "{probe}{visitor} answers `{got}` instead of `{expected}`"
-                ))
-            });
-        found.map_or(Ok(()), Err)
+    /// Warms up the next boots by these pages.
+    async fn set(&self, pages: &[String]) {
+        let pool_config = &self.planned.pool_config;
+        if let Some((keeper, pool)) = &self.keeper
+            && let Err(error) = keeper.pages(*pool, false, learned::text(pages)).await
+        {
+            let error = format!("{error:#}");
+            warn!(
+                engine = pool_config.name,
+                error, "cannot tell the keeper the learned pages; the next boot may not be warm"
+            );
+        }
+        pool_config.learned.set_pages(pages.to_vec());
     }
 
-    /// Warms up the next boots by these pages, and with `keep` those of the next start.
-    async fn set(&self, pages: &[String], keep: bool) {
+    /// Stores the pages that are used, and those that fail for now. The next start tries them.
+    async fn store(&self) {
         let pool_config = &self.planned.pool_config;
-        let set = match &self.keeper {
-            Some((keeper, pool)) => keeper.pages(*pool, keep, learned::text(pages)).await,
-            None if keep => learned_pages::keep(&self.project, pool_config, pages),
-            None => Ok(()),
+        let mut pages = self.used();
+        for page in self.learned().failing() {
+            if pages.len() < learned::MOST_PAGES && !pages.contains(&page) {
+                pages.push(page);
+            }
+        }
+        let stored = match &self.keeper {
+            Some((keeper, pool)) => keeper.pages(*pool, true, learned::text(&pages)).await,
+            None => learned_pages::keep(&self.project, pool_config, &pages),
         };
-        if let Err(error) = set {
+        if let Err(error) = stored {
             let error = format!("{error:#}");
             warn!(
                 engine = pool_config.name,
                 error, "cannot store the learned pages; the next start will not be warm"
             );
         }
-        pool_config.learned.set_pages(pages.to_vec());
     }
 }
 
@@ -348,11 +421,12 @@ pub async fn prove_again(
     for (learner, pages) in withdrawn {
         match reloaded {
             Ok(()) => {
+                let failing = learner.learned().failing();
                 learner.learned().start_again();
-                learner.learned().propose(pages);
+                learner.learned().propose([pages, failing].concat());
             }
             Err(_) if pages.is_empty() => {}
-            Err(_) => learner.set(&pages, false).await,
+            Err(_) => learner.set(&pages).await,
         }
     }
     reloaded
@@ -373,29 +447,13 @@ pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
     pages
 }
 
-/// Which pages an attempt has tried.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PageTrial {
-    All,
-    /// All but those that fail for now.
-    ExceptFailing,
+/// Pages to try again.
+struct Retry {
+    pages: Vec<String>,
+    /// Another boot makes it due at once.
+    generation: u64,
+    at: Instant,
 }
 
 /// The application boots for another reason, so a comparison says nothing about the pages.
 struct Interrupted;
-
-/// Why a boot with pages does not serve.
-enum Rejected {
-    /// Because of the pages.
-    Pages(String),
-    Interrupted,
-}
-
-impl Rejected {
-    fn why(self) -> Result<String, Interrupted> {
-        match self {
-            Rejected::Pages(why) => Ok(why),
-            Rejected::Interrupted => Err(Interrupted),
-        }
-    }
-}

@@ -197,11 +197,18 @@ pub fn table(engine: &EngineStatus) -> String {
     if !engine.created.is_empty() {
         text.push_str(&format!("warm-up: {}\n", engine.created));
     }
-    for page in &engine.learned {
+    for page in engine.learned.iter().chain(&engine.named) {
         text.push_str(&format!("warmed up by {page}\n"));
     }
-    for LeftOut { page, why } in &engine.left_out {
+    for LeftOut { page, why, .. } in &engine.left_out {
         text.push_str(&format!("not warmed up by {page}: {why}\n"));
+    }
+    if let Some(includes) = &engine.includes {
+        text.push_str(&format!(
+            "requests include {:.1} files on average that the boot has not loaded ({} requests)\n",
+            includes.files_per_request(),
+            includes.requests
+        ));
     }
     text
 }
@@ -219,7 +226,7 @@ pub fn duration(ms: u64) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::observe::status::{WorkerState, WorkerStatus};
+    use crate::observe::status::{IncludesStatus, LeftOutReason, WorkerState, WorkerStatus};
 
     #[test]
     fn end_of_a_certificate_is_a_date_and_a_time_left() {
@@ -267,11 +274,17 @@ mod tests {
             php: "8.2.35".into(),
             generation: 1,
             learned: vec!["http://a/".into()],
+            named: vec!["/login".into()],
             left_out: vec![LeftOut {
                 page: "http://a/b".into(),
+                reason: LeftOutReason::Failed,
                 why: "it fails".into(),
             }],
             created: "9 services created ahead in 5 ms".into(),
+            includes: Some(IncludesStatus {
+                requests: 40,
+                files: 60,
+            }),
             queued: 3,
             workers: vec![
                 WorkerStatus {
@@ -301,7 +314,9 @@ mod tests {
              \x20 123456  busy            1.2s     12345     12.0M  GET /slow\n\
              warm-up: 9 services created ahead in 5 ms\n\
              warmed up by http://a/\n\
-             not warmed up by http://a/b: it fails\n"
+             warmed up by /login\n\
+             not warmed up by http://a/b: it fails\n\
+             requests include 1.5 files on average that the boot has not loaded (40 requests)\n"
         );
     }
 }

@@ -12,7 +12,7 @@ use http::{Method, StatusCode, Uri, header};
 use tokio::sync::Notify;
 
 use crate::event::{Event, Response};
-use crate::observe::status::LeftOut;
+use crate::observe::status::{LeftOut, LeftOutReason};
 
 /// The most pages that warm up a boot.
 pub const MOST_PAGES: usize = 8;
@@ -40,9 +40,8 @@ pub const NO_CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Pages whose answers are counted at the same time.
 const COUNTED: usize = 512;
 
-/// Why a boot leaves out a page; the log says which boot.
-pub const BY_THE_BOOT: &str =
-    "it does not answer 200 there, changes its own next answer, or leaves what cannot be restored";
+/// How often a page is tried that fails for now. Then it waits for the next start or reload.
+pub const TRIES: u32 = 5;
 
 /// Why no page has warmed up a boot although enough answers were counted, and what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +90,17 @@ struct State {
     /// Pages that have warmed up other boots.
     proposed: Option<Vec<String>>,
     left_out: Vec<LeftOut>,
+    failing: Vec<FailingPage>,
     /// Whether [`Learned::chosen`] has said why nothing was learned.
     has_reported: bool,
+}
+
+/// A page that fails for now, as a rate limiter or an outage makes it.
+#[derive(Debug)]
+struct FailingPage {
+    page: String,
+    why: String,
+    tries: u32,
 }
 
 /// The answers of a page.
@@ -221,6 +229,7 @@ impl Learned {
     pub fn start_again(&self) {
         let mut state = self.lock();
         state.left_out.clear();
+        state.failing.clear();
         state.by_page.clear();
         state.addresses.clear();
         (state.answers, state.rounds) = (0, 0);
@@ -239,7 +248,57 @@ impl Learned {
 
     /// Which pages are not used, and why.
     pub fn left_out(&self) -> Vec<LeftOut> {
-        self.lock().left_out.clone()
+        let state = self.lock();
+        let failing = state.failing.iter().map(|failing| {
+            let (why, tries) = (&failing.why, failing.tries);
+            LeftOut {
+                page: failing.page.clone(),
+                reason: LeftOutReason::Temporary,
+                why: format!("{why}; tried {tries} of {TRIES} times"),
+            }
+        });
+        state.left_out.iter().cloned().chain(failing).collect()
+    }
+
+    /// Whether a page is not tried again.
+    pub fn is_left_out(&self, page: &str) -> bool {
+        let is_known = self.lock().left_out.iter().any(|it| it.page == page);
+        is_known || self.tries(page) >= TRIES
+    }
+
+    /// How often a page has failed that fails for now.
+    pub fn tries(&self, page: &str) -> u32 {
+        let state = self.lock();
+        let failing = state.failing.iter().find(|it| it.page == page);
+        failing.map_or(0, |failing| failing.tries)
+    }
+
+    /// Notes that a page fails for now. Returns how often it has failed.
+    pub fn failed(&self, page: &str, why: String) -> u32 {
+        let mut state = self.lock();
+        if let Some(failing) = state.failing.iter_mut().find(|it| it.page == page) {
+            failing.why = why;
+            failing.tries += 1;
+            return failing.tries;
+        }
+        // Enough for all rounds.
+        if state.failing.len() < MOST_PAGES * ROUNDS.len() {
+            let page = page.to_owned();
+            let tries = 1;
+            state.failing.push(FailingPage { page, why, tries });
+        }
+        1
+    }
+
+    /// Notes that pages warm up a boot.
+    pub fn succeeded(&self, pages: &[String]) {
+        (self.lock().failing).retain(|failing| !pages.contains(&failing.page));
+    }
+
+    /// The pages that fail for now. The next start tries them, too.
+    pub fn failing(&self) -> Vec<String> {
+        let state = self.lock();
+        state.failing.iter().map(|it| it.page.clone()).collect()
     }
 
     pub fn leave_out(&self, page: LeftOut) {

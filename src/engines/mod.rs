@@ -313,6 +313,7 @@ pub fn plan(
         min_workers: *workers.start(),
         script: entry.boots_script().then_some(script),
         learned: settings.learned.clone(),
+        warmup: settings.warmup.urls().to_vec(),
         reports_leaks: settings.reports_leaks,
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),

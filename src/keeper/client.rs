@@ -148,7 +148,8 @@ impl Client {
         self.start(request, vec![socket]).await
     }
 
-    /// Asks the keeper to warm up the next boots of a pool with these pages.
+    /// Asks the keeper to warm up the next boots of a pool with these pages, or with `keep` to keep
+    /// them for the next start.
     pub async fn pages(&self, pool: u16, keep: bool, text: String) -> anyhow::Result<()> {
         let request = move |id| KeeperRequest::Pages {
             id,

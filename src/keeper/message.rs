@@ -48,7 +48,8 @@ pub enum KeeperRequest {
         domain: u16,
         is_asked: bool,
     },
-    /// Warm up the next boots of a pool with these pages, and if `keep` those of the next start.
+    /// Warm up the next boots of a pool with these pages, or with `keep` store them for the next
+    /// start.
     Pages {
         id: u32,
         pool: u16,

@@ -126,8 +126,8 @@ pub trait PrivilegedOperations {
     /// Called when that process has ended.
     fn acquired(&mut self, attempt: &Self::Attempt, wait_status: i32);
 
-    /// Warms up the next boots of a pool with these pages, and if `keep` those of the next start.
-    /// The text comes from the front end, which is untrusted.
+    /// Warms up the next boots of a pool with these pages, or with `keep` stores them for the next
+    /// start. The text comes from the front end, which is untrusted.
     fn pages(&mut self, pool: u16, keep: bool, text: &str) -> anyhow::Result<()>;
 
     /// Connects to the php-fpm that the pool's configuration names.

@@ -14,6 +14,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::acme_metrics::AcmeMetrics;
+use super::boot_metrics::BootMetrics;
 use super::engine_label::EngineLabel;
 use super::job_metrics::JobMetrics;
 use super::latencies::Latencies;
@@ -90,9 +91,6 @@ pub struct Metrics {
     repairs: Family<Reason, Counter>,
     workers: Family<Workers, Gauge>,
     queue_lengths: Family<EngineLabel, Gauge>,
-    unbooted: Family<EngineLabel, Gauge>,
-    learned_pages: Family<EngineLabel, Gauge>,
-    learned_pages_left_out: Family<EngineLabel, Gauge>,
     pub connections: Gauge,
     pub connections_refused: Counter<u64, AtomicU64>,
     pub early_hints_dropped: Counter<u64, AtomicU64>,
@@ -105,6 +103,7 @@ pub struct Metrics {
     buffer_limits: Family<Buffer, Gauge>,
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
     pub acme: AcmeMetrics,
+    pub boots: BootMetrics,
     pub jobs: JobMetrics,
     pub scaling: ScalingMetrics,
     pub sites: SiteMetrics,
@@ -130,9 +129,6 @@ impl Default for Metrics {
             repairs: Family::default(),
             workers: Family::default(),
             queue_lengths: Family::default(),
-            unbooted: Family::default(),
-            learned_pages: Family::default(),
-            learned_pages_left_out: Family::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
             early_hints_dropped: Counter::default(),
@@ -141,6 +137,7 @@ impl Default for Metrics {
             certificate_ends: Family::default(),
             certificates: RwLock::default(),
             acme: AcmeMetrics::default(),
+            boots: BootMetrics::default(),
             log_messages_cut: Counter::default(),
             buffered: Family::default(),
             buffer_limits: Family::default(),
@@ -195,21 +192,7 @@ impl Default for Metrics {
             "Requests that wait for a worker",
             metrics.queue_lengths.clone(),
         );
-        registry.register(
-            "unbooted",
-            "1 while classic serves the application because it cannot be booted",
-            metrics.unbooted.clone(),
-        );
-        registry.register(
-            "learned_pages",
-            "Pages that warm up boots because clients ask for them often",
-            metrics.learned_pages.clone(),
-        );
-        registry.register(
-            "learned_pages_left_out",
-            "Such pages that are left out, because they change an answer or end the boot",
-            metrics.learned_pages_left_out.clone(),
-        );
+        metrics.boots.register(registry);
         registry.register(
             "connections",
             "Open client connections",

@@ -2,6 +2,7 @@
 
 pub mod acme_metrics;
 pub mod activity;
+pub mod boot_metrics;
 pub mod bounded;
 mod engine_label;
 pub mod first_lines;

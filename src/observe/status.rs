@@ -18,12 +18,18 @@ pub struct EngineStatus {
     /// Pages that requests have taught Surus, and that warm up its boots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<String>,
-    /// Such pages that do not warm up boots.
+    /// URLs of `engine.warmup` that warm up its boots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<String>,
+    /// Pages of both kinds that do not warm up boots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
     /// What the boot script has created ahead, as PHP says.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub created: String,
+    /// None before the first request, and where no application is booted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub includes: Option<IncludesStatus>,
     /// Requests that wait for a worker.
     pub queued: usize,
     pub workers: Vec<WorkerStatus>,
@@ -43,11 +49,77 @@ pub struct ScalingStatus {
     pub is_limited: bool,
 }
 
-/// A learned page that does not warm up boots.
+/// A page that does not warm up boots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     pub page: String,
+    #[serde(default)]
+    pub reason: LeftOutReason,
+    /// The reason in full.
     pub why: String,
+}
+
+/// The kinds of reasons why a page does not warm up boots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LeftOutReason {
+    /// Clients got status 200, and the boot gets another one.
+    Status,
+    /// It changes an answer.
+    Changed,
+    /// It leaves what cannot be restored.
+    State,
+    /// It ends in a fatal error, or ends the boot.
+    #[default]
+    Failed,
+    /// It has answered with 429 or 5xx, and may be tried again.
+    Temporary,
+}
+
+impl LeftOutReason {
+    pub const ALL: [LeftOutReason; 5] = [
+        LeftOutReason::Status,
+        LeftOutReason::Changed,
+        LeftOutReason::State,
+        LeftOutReason::Failed,
+        LeftOutReason::Temporary,
+    ];
+
+    /// As metrics and `sapi/app/warmup_report.h` name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LeftOutReason::Status => "status",
+            LeftOutReason::Changed => "changed",
+            LeftOutReason::State => "state",
+            LeftOutReason::Failed => "failed",
+            LeftOutReason::Temporary => "temporary",
+        }
+    }
+
+    /// The reason of a boot that leaves a page out. The log of the boot has the details.
+    pub fn in_the_boot(self) -> &'static str {
+        match self {
+            LeftOutReason::Status => "it does not answer with 200 in the boot",
+            LeftOutReason::Changed => "it changes its own next answer in the boot",
+            LeftOutReason::State => "it leaves in the boot what cannot be restored",
+            LeftOutReason::Failed => "it fails in the boot, or would end the boot",
+            LeftOutReason::Temporary => "it answers with 429 or 5xx for now in the boot",
+        }
+    }
+}
+
+/// What requests of a booted application have included since its boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IncludesStatus {
+    pub requests: u64,
+    /// Files that the boot had not included.
+    pub files: u64,
+}
+
+impl IncludesStatus {
+    pub fn files_per_request(&self) -> f64 {
+        self.files as f64 / self.requests.max(1) as f64
+    }
 }
 
 /// One worker process.

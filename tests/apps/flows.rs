@@ -1,12 +1,14 @@
 //! Compares long flows of mixed requests of several visitors: boots that learned pages warm up must
-//! answer as php-fpm, `classic` and a cold boot do. The visitors' requests are in `flows/*.toml`.
+//! answer as nginx with php-fpm, `classic` and a cold boot do. The requests are in `flows/*.toml`.
 
+mod oracle;
 mod play;
 mod script;
 mod wordpress;
 
 use std::process::Command;
 
+use oracle::Oracle;
 use play::play;
 use script::{Request, Script};
 
@@ -16,9 +18,13 @@ use super::site::Site;
 use super::visitors::same;
 use super::{laravel_skeleton, laravel_visitors, symfony_visitors};
 use crate::common::Surus;
+use crate::common::ports::free_address;
 
 /// The flow of requests; another number is another order.
 const SEED: u64 = 30;
+
+/// nginx compresses nothing here.
+const UNCOMPRESSED: (&str, &str) = ("SURUS_COMPRESS_ENABLED", "false");
 
 /// At most this many requests teach a boot. The first 200 do.
 const LESSONS: usize = 2_000;
@@ -35,12 +41,12 @@ struct Flow {
 #[derive(Default)]
 struct Requests {
     all: Vec<Request>,
-    /// What php-fpm has answered.
+    /// What nginx and php-fpm have answered.
     expected: Vec<String>,
 }
 
 impl Flow {
-    /// Answers of php-fpm, of `classic` and of `worker` must be the same.
+    /// Answers of nginx with php-fpm, and of `fpm`, `classic` and `worker` must be the same.
     fn of(site: Site, script: &str, env: &[(&'static str, &'static str)]) -> Flow {
         let mut flow = Flow {
             site,
@@ -49,28 +55,32 @@ impl Flow {
             isolated: Requests::default(),
             kept: Requests::default(),
         };
-        let fpm = flow.serve("fpm", &[]);
+        let oracle = Oracle::start(&flow.site, "public", &free_address(), env);
         let answers = |keeps_state| {
             let all = flow.script.flow(SEED, keeps_state);
-            let expected = play(&fpm, &flow.script, &all);
+            let expected = play(&oracle.url, &flow.script, &all);
             Requests { all, expected }
         };
         (flow.isolated, flow.kept) = (answers(false), answers(true));
-        drop(fpm);
-        flow.compare(&flow.serve("classic", &[]), "classic");
-        let played = play(&flow.serve("worker", &[]), &flow.script, &flow.kept.all);
+        drop(oracle);
+        for engine in ["fpm", "classic"] {
+            flow.compare(&flow.serve(engine, &[]), engine);
+        }
+        let worker = flow.serve("worker", &[]);
+        let played = play(&worker.url, &flow.script, &flow.kept.all);
         same(&flow.kept.expected, &played, "worker");
         flow
     }
 
     fn serve(&self, engine: &str, env: &[(&str, &str)]) -> Surus {
         let args = ["--engine", engine, "--workers", "2"];
-        self.site.serve_with(&args, &[&self.env, env].concat())
+        let env = [&[UNCOMPRESSED], &self.env[..], env].concat();
+        self.site.serve_with(&args, &env)
     }
 
     #[track_caller]
     fn compare(&self, surus: &Surus, what: &str) {
-        let played = play(surus, &self.script, &self.isolated.all);
+        let played = play(&surus.url, &self.script, &self.isolated.all);
         same(&self.isolated.expected, &played, what);
     }
 

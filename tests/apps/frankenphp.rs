@@ -142,32 +142,66 @@ fn loop_that_ends_after_some_requests_is_restarted() {
     }
 }
 
-/// Installed like Laravel Octane: a stub that enables the worker, and the worker in the package.
+/// Installed like Laravel Octane: a stub that enables the worker, and the worker in the package. It
+/// has the steps of Octane's own: settings, variables, an application that the first request boots,
+/// a number of requests, and an end.
 #[test]
 fn worker_behind_a_stub_is_found_and_runs_as_worker() {
     let worker = r#"<?php
 if ((! ($_SERVER['FRANKENPHP_WORKER'] ?? false))
     || ! function_exists('frankenphp_handle_request')) {
     echo 'FrankenPHP must be in worker mode to use this script.';
+
     exit(1);
 }
-$handled = 0;
-while (frankenphp_handle_request(static function () use (&$handled): void {
-    header('X-Name:  value');
-    if (isset($_GET['finish'])) {
-        echo 'first';
-        frankenphp_finish_request();
-        echo 'second';
-        return;
+ignore_user_abort(true);
+ini_set('display_errors', 'stderr');
+$_ENV['APP_RUNNING_IN_CONSOLE'] = false;
+$basePath = $_SERVER['APP_BASE_PATH'] ?? $_ENV['APP_BASE_PATH'] ?? null;
+if (! is_string($basePath)) {
+    error_log('Cannot find application base path.', 4);
+
+    exit(11);
+}
+$worker = null;
+$requestCount = 0;
+$maxRequests = $_ENV['MAX_REQUESTS'] ?? $_SERVER['MAX_REQUESTS'];
+$limit = $_ENV['REQUEST_MAX_EXECUTION_TIME'] ?? $_SERVER['REQUEST_MAX_EXECUTION_TIME'] ?? null;
+if (PHP_OS_FAMILY === 'Linux' && ! is_null($limit)) {
+    set_time_limit((int) $limit);
+}
+try {
+    $handleRequest = static function () use (&$worker) {
+        try {
+            $worker ??= new class { public int $handled = 0; };
+            header('X-Name:  value');
+            if (isset($_GET['finish'])) {
+                echo 'first';
+                frankenphp_finish_request();
+                echo 'second';
+                return;
+            }
+            if (isset($_GET['throw'])) {
+                throw new Exception('thrown');
+            }
+            echo json_encode([
+                ++$worker->handled,
+                $_SERVER['FRANKENPHP_WORKER'],
+                apache_response_headers() === frankenphp_response_headers(),
+                apache_response_headers()['X-Name'],
+                frankenphp_request_headers()['X-Asked'] ?? null,
+            ]);
+        } catch (Throwable $e) {
+            http_response_code(500);
+            echo 'Internal Server Error';
+        }
+    };
+    while ($requestCount < $maxRequests && frankenphp_handle_request($handleRequest)) {
+        $requestCount++;
     }
-    echo json_encode([
-        ++$handled,
-        $_SERVER['FRANKENPHP_WORKER'],
-        apache_response_headers() === frankenphp_response_headers(),
-        apache_response_headers()['X-Name'],
-        frankenphp_request_headers()['X-Asked'] ?? null,
-    ]);
-})) {}
+} finally {
+    error_log('the worker has handled '.($worker?->handled ?? 'nothing'));
+}
 "#;
     let stub = "<?php\n\n// Set the paths.\n\
         $_SERVER['APP_BASE_PATH'] = $_ENV['APP_BASE_PATH'] ?? __DIR__;\n\
@@ -185,7 +219,11 @@ while (frankenphp_handle_request(static function () use (&$handled): void {
         &["--engine", "rewind"],
     ];
     for engine in chosen {
-        let surus = site.serve_with(&[&["--workers", "1"], engine].concat(), &[]);
+        let env = [
+            ("SURUS_ENV_MAX_REQUESTS", "5"),
+            ("SURUS_ENV_REQUEST_MAX_EXECUTION_TIME", "30"),
+        ];
+        let surus = site.serve_with(&[&["--workers", "1"], engine].concat(), &env);
         let visitor = Client::new(&surus.url);
         for round in 1..=3 {
             let answer = visitor.get("/any/path").ok().json();
@@ -194,6 +232,10 @@ while (frankenphp_handle_request(static function () use (&$handled): void {
             assert_eq!(answer, expected, "{engine:?}");
         }
         assert_eq!(visitor.get("/?finish").ok().text(), "first", "{engine:?}");
+        visitor.get("/?throw").status(500).says("Internal Server Error");
+        if engine.contains(&"worker") {
+            surus.wait_for_log(|log| log.contains("the worker has handled 3"));
+        }
     }
 }
 

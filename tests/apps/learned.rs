@@ -102,14 +102,14 @@ fn serve(site: &Site, state: &Path, engine: &str) -> Surus {
 }
 
 /// Asks for the pages in turn, as clients without cookies.
-fn visit(surus: &Surus, pages: &[&str], times: usize) {
+pub fn visit(surus: &Surus, pages: &[&str], times: usize) {
     for (number, page) in pages.iter().cycle().take(times).enumerate() {
         let client = Client::new(&surus.url);
         client.get_from(page, number / pages.len()).ok();
     }
 }
 
-fn status(site: &Site) -> String {
+pub fn status(site: &Site) -> String {
     let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"));
     let output = surus.arg("status").arg(site.www()).output().unwrap();
     String::from_utf8(output.stdout).unwrap()

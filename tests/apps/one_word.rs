@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::site::Site;
 
-/// Slim 4's way to requests. Debian has no package of it.
+/// Slim 4's way to requests, with the decorator of `slim/http`. Debian has no package of it.
 const SLIM: &str = r#"<?php
 namespace Slim\Interfaces {
     use Psr\Http\Message\ServerRequestInterface;
@@ -19,17 +19,27 @@ namespace Slim\Factory {
     use Slim\Interfaces\ServerRequestCreatorInterface;
     final class Creator implements ServerRequestCreatorInterface {
         function createServerRequestFromGlobals(): ServerRequestInterface {
-            return new class implements ServerRequestInterface {};
+            return new class implements ServerRequestInterface { public int $decorated = 0; };
+        }
+    }
+    final class Decorator implements ServerRequestCreatorInterface {
+        function __construct(private ServerRequestCreatorInterface $creator) {}
+        function createServerRequestFromGlobals(): ServerRequestInterface {
+            $request = $this->creator->createServerRequestFromGlobals();
+            $request->decorated++;
+            return $request;
         }
     }
     class ServerRequestCreatorFactory {
         protected static ?ServerRequestCreatorInterface $serverRequestCreator = null;
         protected static bool $slimHttpDecoratorsAutomaticDetectionEnabled = true;
         static function create(): ServerRequestCreatorInterface {
-            return self::determineServerRequestCreator();
+            return static::determineServerRequestCreator();
         }
         static function determineServerRequestCreator(): ServerRequestCreatorInterface {
-            return self::$serverRequestCreator ?? new Creator();
+            $creator = static::$serverRequestCreator ?? new Creator();
+            return static::$slimHttpDecoratorsAutomaticDetectionEnabled
+                ? new Decorator($creator) : $creator;
         }
         static function setServerRequestCreator(ServerRequestCreatorInterface $creator): void {
             self::$serverRequestCreator = $creator;
@@ -42,6 +52,7 @@ namespace Slim {
         function run(): void {
             $creator = Factory\ServerRequestCreatorFactory::create();
             $request = $creator->createServerRequestFromGlobals();
+            1 === $request->decorated || throw new \LogicException('decorated twice or not');
             $directory = getcwd() === __DIR__ ? '' : basename(getcwd());
             echo $_GET['q'] ?? 'nothing', ' ', ++$this->handled, ' ', $directory;
         }

@@ -10,10 +10,10 @@ use super::examples::{laravel, symfony};
 use crate::common::Surus;
 use crate::common::ports::free_address;
 
-const LOOKS: &str = "opcache.revalidate_freq=1";
+pub const LOOKS: &str = "opcache.revalidate_freq=1";
 
 /// Asks until the answer is as wanted.
-fn eventually(surus: &Surus, url: &str, is_wanted: impl Fn(&Answer) -> bool) {
+pub fn eventually(surus: &Surus, url: &str, is_wanted: impl Fn(&Answer) -> bool) {
     let began = Instant::now();
     loop {
         let answer = Client::new(&surus.url).get(url);

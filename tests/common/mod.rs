@@ -14,6 +14,7 @@ pub mod preload;
 pub mod threads;
 pub mod tree;
 pub mod user;
+pub mod web_servers;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

@@ -15,6 +15,7 @@ mod cpu_time_limit;
 mod front_user_ini;
 mod growth;
 mod idle_cpu;
+mod includes;
 mod kept_by_worker;
 mod locks;
 mod log;

@@ -19,12 +19,19 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest answer that is compared.
 const MAX_BODY: usize = 2 << 20;
 
-/// The error says why pages are left out.
-pub type Outcome<T> = Result<T, String>;
+/// Why answers cannot be compared.
+pub enum Fault {
+    Lasting(String),
+    /// A page fails for now, as a rate limiter or an outage makes it. Without a page, another
+    /// probe does, and nothing can be compared.
+    Temporary(Option<String>, String),
+}
 
 /// What both boots are asked for.
 pub struct Probes<'a> {
     pages: Vec<String>,
+    /// How many of them, the first, are pages that clients have got with status 200.
+    learned: usize,
     pub site: &'a Arc<Site>,
     pub until: Instant,
 }
@@ -46,9 +53,40 @@ impl Probes<'_> {
         }
         Probes {
             pages: probes,
+            learned: pages.len(),
             site,
             until,
         }
+    }
+
+    /// Asks for this page no more.
+    pub fn remove(&mut self, page: &str) {
+        if let Some(at) = self.pages.iter().position(|probe| probe == page) {
+            self.pages.remove(at);
+            self.learned -= usize::from(at < self.learned);
+        }
+    }
+
+    /// Fails if the serving boot fails for now: it limits requests, or a page has an error. Clients
+    /// have got that page with status 200.
+    pub fn check(&self, all: &[ProbeAnswers]) -> Result<(), Fault> {
+        for ((probe, other), answers) in self.all().zip(all) {
+            let page = self.pages.iter().take(self.learned).find(|it| *it == probe);
+            let fails = |status: &StatusCode| match page {
+                Some(_) if !other => is_temporary(*status),
+                _ => *status == StatusCode::TOO_MANY_REQUESTS,
+            };
+            if let Some(status) = statuses_of(answers).find(fails) {
+                let why = format!("status {} of {probe} in a comparison", status.as_u16());
+                return Err(Fault::Temporary(page.cloned(), why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether one of the answers may be another one later.
+    pub fn has_failed(answers: &ProbeAnswers) -> bool {
+        statuses_of(answers).any(is_temporary)
     }
 
     /// Whether there is no time for another comparison.
@@ -63,29 +101,56 @@ impl Probes<'_> {
     }
 
     /// The answers of a boot to each probe.
-    pub async fn answers<A>(&self, ask: impl Fn(Box<Event>) -> A) -> Outcome<Vec<ProbeAnswers>>
+    pub async fn answers<A>(
+        &self,
+        ask: impl Fn(Box<Event>) -> A,
+    ) -> Result<Vec<ProbeAnswers>, Fault>
     where
         A: Future<Output = Result<Response, Failure>>,
     {
         let mut all = Vec::new();
         for (probe, other) in self.all() {
-            let mut answers = Vec::new();
-            for _ in 0..boot_proof::ANSWERS {
-                let mut event = get_learned(probe, self.site)
-                    .await
-                    .ok_or_else(|| format!("{probe} has another script by now"))?;
-                if other {
-                    event = warm_ups::from_another_visitor(event);
-                }
-                event.deadline = Instant::now() + ANSWER_TIMEOUT;
-                let answer = tokio::time::timeout(ANSWER_TIMEOUT, text(ask(Box::new(event)))).await;
-                let answer = answer.unwrap_or_else(|_| Err("no whole answer in time".into()));
-                answers.push(answer.map_err(|why| format!("{probe}: {why}"))?);
-            }
-            all.push(answers);
+            all.push(self.answer(probe, other, &ask).await?);
         }
         Ok(all)
     }
+
+    /// The answers of a boot to one probe.
+    pub async fn answer<A>(
+        &self,
+        probe: &String,
+        other: bool,
+        ask: impl Fn(Box<Event>) -> A,
+    ) -> Result<ProbeAnswers, Fault>
+    where
+        A: Future<Output = Result<Response, Failure>>,
+    {
+        let mut answers = Vec::new();
+        for _ in 0..boot_proof::ANSWERS {
+            let event = get_learned(probe, self.site).await;
+            let other_script = || Fault::Lasting(format!("{probe} has another script by now"));
+            let mut event = event.ok_or_else(other_script)?;
+            if other {
+                event = warm_ups::from_another_visitor(event);
+            }
+            event.deadline = Instant::now() + ANSWER_TIMEOUT;
+            let answer = tokio::time::timeout(ANSWER_TIMEOUT, text(ask(Box::new(event)))).await;
+            let answer = answer.unwrap_or_else(|_| Err("no whole answer in time".into()));
+            answers.push(answer.map_err(|why| Fault::Lasting(format!("{probe}: {why}")))?);
+        }
+        Ok(answers)
+    }
+}
+
+/// Whether the application may answer otherwise later: it fails or limits requests.
+fn is_temporary(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}
+
+/// The statuses, which texts of answers begin with.
+fn statuses_of(answers: &ProbeAnswers) -> impl Iterator<Item = StatusCode> {
+    let status = |text: &Vec<u8>| StatusCode::from_bytes(text.get(..3)?).ok();
+    answers.iter().filter_map(status)
 }
 
 /// The status that a page answers with.
@@ -100,18 +165,19 @@ impl PageStatus {
         self.code == StatusCode::OK
     }
 
-    /// Whether the application may answer otherwise later: it fails or limits requests.
     pub fn is_temporary(&self) -> bool {
-        self.code.is_server_error() || self.code == StatusCode::TOO_MANY_REQUESTS
+        is_temporary(self.code)
+    }
+
+    pub fn text(&self, page: &str) -> String {
+        format!("status {} at {}", self.code.as_u16(), host(page))
     }
 
     /// Why a page that does not answer 200 is left out. Names the host as the remedy only if the
     /// host is the likely cause.
     pub fn reason(&self, page: &str) -> String {
-        let uri = page.parse::<Uri>().ok();
-        let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
-        let status = format!("status {} at {host}", self.code.as_u16());
-        let leaves = |target: &String| !target.eq_ignore_ascii_case(host);
+        let (status, host) = (self.text(page), host(page));
+        let leaves = |target: &String| !target.eq_ignore_ascii_case(&host);
         let rejects_host = matches!(
             self.code,
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::MISDIRECTED_REQUEST
@@ -122,6 +188,12 @@ impl PageStatus {
             status
         }
     }
+}
+
+fn host(page: &str) -> String {
+    let uri = page.parse::<Uri>().ok();
+    let host = uri.as_ref().and_then(Uri::host);
+    host.unwrap_or_default().to_owned()
 }
 
 /// Like [`warm_ups::get_learned`], on a thread that may wait for the disk.
@@ -161,7 +233,8 @@ async fn status(engine: &dyn Engine, page: &str, site: &Arc<Site>) -> Option<Pag
     })
 }
 
-async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Outcome<Vec<u8>> {
+/// The error says why there is no answer.
+async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Result<Vec<u8>, String> {
     let (parts, body) = answer
         .await
         .map_err(|error| error.to_string())?
@@ -172,6 +245,7 @@ async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Outcom
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -190,6 +264,32 @@ mod tests {
         for code in [200, 302, 400, 403, 404] {
             assert!(!status(code, None).is_temporary(), "{code}");
         }
+    }
+
+    #[tokio::test]
+    async fn failing_page_is_named_and_removed_and_other_probes_may_have_errors() {
+        let project = tempfile::tempdir().unwrap();
+        std::fs::write(project.path().join("index.php"), "<?php").unwrap();
+        let site = Site::open(project.path(), &Default::default(), None).unwrap();
+        let (page, site) = ("http://localhost/page".to_owned(), Arc::new(site));
+        let mut probes = Probes::new(&[page.clone()], &site, Instant::now()).await;
+        assert_eq!(probes.all().count(), 6);
+        let answers = |texts: [&str; 6]| texts.map(|text| vec![text.as_bytes().to_vec()]);
+        let check = |probes: &Probes, texts| match probes.check(&answers(texts)) {
+            Ok(()) => None,
+            Err(Fault::Temporary(page, _)) => Some(page),
+            Err(Fault::Lasting(why)) => panic!("{why}"),
+        };
+        let ok = "200\n\n";
+        assert_eq!(check(&probes, [ok, "500\n", "503\n", ok, ok, ""]), None);
+        for failing in ["429\n", "500\n", "503\n"] {
+            let texts = [failing, ok, ok, ok, ok, ok];
+            assert_eq!(check(&probes, texts), Some(Some(page.clone())), "{failing}");
+        }
+        let limited = [ok, ok, "429\n", ok, ok, ok];
+        assert_eq!(check(&probes, limited), Some(None));
+        probes.remove(&page);
+        assert_eq!((probes.all().count(), probes.learned), (4, 0));
     }
 
     #[test]

@@ -440,8 +440,10 @@ impl Engine for ExternalEngine {
                 .map(|boot| boot.report.get("php").to_string())
                 .unwrap_or_default(),
             learned: Vec::new(),
+            named: Vec::new(),
             left_out: Vec::new(),
             created: String::new(),
+            includes: None,
             generation: boot.map_or(0, |boot| boot.number),
             queued: self.0.queue.waiting(),
             workers: boot.map(|boot| boot.php.workers()).unwrap_or_default(),

@@ -72,8 +72,10 @@ async fn another_version_may_use_pages_that_were_left_out_and_learns_again() {
     let page = |path: &str| format!("http://{NO_HOST}{path}");
     learned.leave_out(LeftOut {
         page: page("/a"),
+        reason: LeftOutReason::Status,
         why: String::new(),
     });
+    learned.failed(&page("/b"), "status 503".into());
     learned.lock().rounds = ROUNDS.len();
     learned.start_again();
     assert!(learned.left_out().is_empty() && learned.is_counting());
@@ -83,6 +85,27 @@ async fn another_version_may_use_pages_that_were_left_out_and_learns_again() {
     learned.set_pages(vec![page("/a")]);
     let proposed = ["/a", "/b", "/c"].map(page);
     assert_eq!(learned.chosen().await.unwrap(), proposed);
+}
+
+#[test]
+fn page_that_fails_for_now_is_left_out_after_its_last_try() {
+    let learned = Learned::default();
+    let page = "http://localhost/a";
+    for tries in 1..TRIES {
+        assert_eq!(learned.failed(page, "status 429".into()), tries);
+        assert!(!learned.is_left_out(page));
+    }
+    assert_eq!(learned.failed(page, "status 503".into()), TRIES);
+    assert!(learned.is_left_out(page));
+    let left_out = LeftOut {
+        page: page.into(),
+        reason: LeftOutReason::Temporary,
+        why: "status 503; tried 5 of 5 times".into(),
+    };
+    assert_eq!(learned.left_out(), [left_out]);
+    assert_eq!(learned.failing(), [page], "the next start tries it");
+    learned.succeeded(&[page.into()]);
+    assert!(learned.left_out().is_empty() && !learned.is_left_out(page));
 }
 
 /// Ends a round of counting with answers to one page.

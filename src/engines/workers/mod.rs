@@ -22,7 +22,6 @@ pub use generation::master::{Boot, Code, FindScript, Linked, Spec};
 pub use ipc::response_poller::observe_parking;
 
 use crate::engine::{Change, Engine, Pending, Prepared, Report};
-use crate::engines::learned;
 use crate::engines::queue::{Bounds, Permit, RequestQueue};
 use crate::event::{Body, Event, Failure, Response};
 use crate::observe::metrics::Metrics;
@@ -400,14 +399,15 @@ impl Engine for Pool {
     fn status(&self) -> EngineStatus {
         let current = self.0.current.load();
         let shared = current.as_ref().map(|generation| &generation.shared);
-        let (learned, mut out) = shared.map(|shared| shared.learned()).unwrap_or_default();
+        let warm_ups = shared.map(|shared| shared.warm_ups()).unwrap_or_default();
         let known = self.0.spec.learned.as_ref();
         let mut left_out = known.map(|known| known.left_out()).unwrap_or_default();
-        out.retain(|page| left_out.iter().all(|left| left.page != *page));
-        left_out.extend(out.into_iter().map(|page| LeftOut {
-            page,
-            why: learned::BY_THE_BOOT.into(),
-        }));
+        for (page, reason) in warm_ups.left_out {
+            if left_out.iter().all(|left| left.page != page) {
+                let why = reason.in_the_boot().into();
+                left_out.push(LeftOut { page, reason, why });
+            }
+        }
         EngineStatus {
             engine: self.0.spec.name.into(),
             instead: None,
@@ -415,11 +415,13 @@ impl Engine for Pool {
                 .map(|shared| shared.report().get("php").to_string())
                 .unwrap_or_default(),
             generation: shared.map_or(0, |shared| shared.number),
-            learned,
+            learned: warm_ups.learned,
+            named: warm_ups.named,
             left_out,
             created: shared
                 .map(|shared| shared.report().get("created").to_string())
                 .unwrap_or_default(),
+            includes: shared.and_then(|shared| shared.includes.as_ref()?.status()),
             queued: self.0.queue.waiting() + shared.map_or(0, |shared| shared.waiting()),
             workers: shared.map(|shared| shared.status()).unwrap_or_default(),
             scaling: self.0.scale.as_ref().map(|scale| scale.status()),

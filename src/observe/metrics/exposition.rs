@@ -40,15 +40,7 @@ impl Metrics {
             if let Some(scaling) = &status.scaling {
                 self.scaling.set(&engine, scaling);
             }
-            self.unbooted
-                .get_or_create(&engine)
-                .set(i64::from(status.instead.is_some()));
-            for (family, pages) in [
-                (&self.learned_pages, status.learned.len()),
-                (&self.learned_pages_left_out, status.left_out.len()),
-            ] {
-                family.get_or_create(&engine).set(pages as i64);
-            }
+            self.boots.set(&engine, status);
         }
         for budget in budget::ALL {
             let label = Buffer {

@@ -19,6 +19,7 @@ fn metrics_and_their_documentation_are_the_same() {
     metrics.tls_succeeded("TLSv1.3", "full");
     metrics.tls_failed("timeout");
     metrics.acme.expect("example.org");
+    metrics.boots.includes("classic").0.inc();
     metrics.set_certificates(vec![CertificateStatus {
         certificate: "a.pem".into(),
         names: Vec::new(),
@@ -39,8 +40,10 @@ fn metrics_and_their_documentation_are_the_same() {
         php: "8.2.0".into(),
         generation: 1,
         learned: Vec::new(),
+        named: Vec::new(),
         left_out: Vec::new(),
         created: String::new(),
+        includes: None,
         queued: 0,
         workers: Vec::new(),
         scaling: Some(ScalingStatus {
@@ -73,6 +76,7 @@ fn metrics_and_their_documentation_are_the_same() {
     let sources = [
         include_str!("../metrics.rs"),
         include_str!("../acme_metrics.rs"),
+        include_str!("../boot_metrics.rs"),
         include_str!("../job_metrics.rs"),
         include_str!("../scaling_metrics.rs"),
         include_str!("../site_metrics.rs"),

@@ -4,7 +4,6 @@ use regex::Regex;
 
 use super::script::{Request, Script, Step, Token};
 use crate::client::{Answer, Client, Upload, urlencoded};
-use crate::common::Surus;
 
 /// Headers that name the time, the connection or the server.
 const IGNORED: [&str; 6] = [
@@ -18,10 +17,8 @@ const IGNORED: [&str; 6] = [
 
 /// Sends the requests one after the other, each with the cookies of its visitor, and returns the
 /// answers.
-pub fn play(surus: &Surus, script: &Script, flow: &[Request]) -> Vec<String> {
-    let visitors: Vec<Client> = (script.users.iter())
-        .map(|_| Client::new(&surus.url))
-        .collect();
+pub fn play(url: &str, script: &Script, flow: &[Request]) -> Vec<String> {
+    let visitors: Vec<Client> = (script.users.iter()).map(|_| Client::new(url)).collect();
     let token = script.token.as_ref();
     let masks = Masks::new(token.map(|token| token.field.as_str()));
     (flow.iter().zip(1..))
@@ -31,8 +28,8 @@ pub fn play(surus: &Surus, script: &Script, flow: &[Request]) -> Vec<String> {
             let answer = send(&visitors[request.visitor], &request.step, token);
             let text = masks.text(&answer);
             format!("{number}. {user}, {method} {path}: {text}")
-                .replace(&surus.url, "")
-                .replace(&surus.address, "")
+                .replace(url, "")
+                .replace(url.trim_start_matches("http://"), "")
         })
         .collect()
 }

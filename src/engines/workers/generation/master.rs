@@ -46,6 +46,8 @@ pub struct Spec {
     pub script: Option<FindScript>,
     /// What requests teach the next boots.
     pub learned: Option<Arc<Learned>>,
+    /// URLs of `engine.warmup`.
+    pub warmup: Vec<String>,
     /// See [`Settings`](crate::engines::Settings::reports_leaks).
     pub reports_leaks: bool,
     /// Memory in which PHP records its start-up.

@@ -5,6 +5,7 @@ mod control;
 pub(crate) mod deadlines;
 mod health;
 pub(crate) mod in_flight;
+mod includes;
 mod losses;
 pub(crate) mod master;
 mod parking;

@@ -2,6 +2,7 @@
 
 mod claims;
 mod status;
+mod warm_ups;
 
 #[cfg(test)]
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::in_flight::{Holder, InFlightRequests, Key, RequestProgress};
+use super::includes::Includes;
 use super::master::Spec;
 use super::parking::Parking;
 use super::revalidation::Revalidation;
@@ -46,6 +48,8 @@ pub struct GenerationState {
     pub polling: PollPolicy,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
+    /// None if no application is booted.
+    pub includes: Option<Includes>,
     pub(crate) engine: &'static str,
     /// Decides the number of workers. None if it is fixed.
     pub(super) scale: Option<Arc<Scale>>,
@@ -69,8 +73,9 @@ pub struct GenerationState {
     /// Workers whose response ring and socket are still read.
     pub(crate) alive: AtomicUsize,
     pub(crate) report: OnceLock<Report>,
-    /// The learned pages that this boot is asked for.
+    /// The learned pages that this boot is asked for, and URLs of `engine.warmup`.
     learned: Vec<String>,
+    named: Vec<String>,
     /// Notified of each message from the master process and of its exit, for the caller that waits
     /// for the boot.
     pub changed: Notify,
@@ -160,6 +165,7 @@ impl GenerationState {
             revalidation: Revalidation::new(),
             polling: PollPolicy::new(spec.busy_poll),
             queue_wait: metrics.queue_duration(spec.name),
+            includes: Includes::new(spec, number, &metrics),
             metrics,
             engine: spec.name,
             scale,
@@ -179,6 +185,7 @@ impl GenerationState {
                 .as_ref()
                 .map(|it| it.pages())
                 .unwrap_or_default(),
+            named: spec.warmup.clone(),
             changed: Notify::new(),
             failed_before_ready: OnceLock::new(),
             drain: Notify::new(),
@@ -303,20 +310,6 @@ impl GenerationState {
 
     pub fn report(&self) -> Report {
         self.report.get().cloned().unwrap_or_default()
-    }
-
-    /// The learned pages that warm this boot up, and those that it has left out.
-    pub fn learned(&self) -> (Vec<String>, Vec<String>) {
-        let report = self.report();
-        // Learned pages are the first warm-ups, and have numbers from 1.
-        let left_out: Vec<usize> = (report.get("left_out").split(','))
-            .filter_map(|number| number.parse().ok())
-            .collect();
-        let pages = (1..).zip(self.learned.iter().cloned());
-        let (out, used): (Vec<_>, Vec<_>) =
-            pages.partition(|(number, _)| left_out.contains(number));
-        let of = |pages: Vec<(usize, String)>| pages.into_iter().map(|(_, page)| page).collect();
-        (of(used), of(out))
     }
 
     /// Whether no process is left.
@@ -462,6 +455,7 @@ impl GenerationState {
             min_workers: workers,
             script: None,
             learned: None,
+            warmup: Vec::new(),
             reports_leaks: false,
             profile: None,
             shared_sockets: Vec::new(),

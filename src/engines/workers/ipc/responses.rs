@@ -181,6 +181,13 @@ impl Outbox {
                 if is_overloaded && by_frame {
                     return Err("a frame about a request that was not begun".into());
                 }
+                if let (Some(includes), Some(files), false) = (
+                    &self.shared.includes,
+                    record.content.first_chunk(),
+                    is_overloaded,
+                ) {
+                    includes.count(u32::from_be_bytes(*files));
+                }
                 let is_held = self.shared.in_flight.with(key, |slot| {
                     if let [.., high, middle, low] = *record.content {
                         let waited = waited(slot.entered, [high, middle, low]);
