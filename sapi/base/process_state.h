@@ -33,6 +33,8 @@ struct surus_process {
 	int statm; /* /proc/self/statm */
 	bool has_no_client; /* a warm-up or a script's child: the response is discarded */
 	bool runs_script; /* the request's handler or its shutdown functions run */
+	/* PHP's virtual machine was interrupted: Surus may have written to this process's memory */
+	bool was_interrupted;
 	/* the worker's own log, which becomes its stdout and stderr */
 	int log;
 };

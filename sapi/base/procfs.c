@@ -37,17 +37,27 @@ static bool is_guarded(void)
 	return getresgid(&real, &effective, &saved) == 0 && saved != real;
 }
 
-int surus_procfs_open(const char *path)
+static int open_with(const char *path, int flags)
 {
-	int dumpable = prctl(PR_GET_DUMPABLE), fd = open(path, O_RDONLY | O_CLOEXEC);
+	int dumpable = prctl(PR_GET_DUMPABLE), fd = open(path, flags | O_CLOEXEC);
 
 	/* Unless it is guarded, other processes could open this one's memory meanwhile. */
 	if (fd < 0 && errno == EACCES && is_guarded()) {
 		prctl(PR_SET_DUMPABLE, 1);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = open(path, flags | O_CLOEXEC);
 		prctl(PR_SET_DUMPABLE, dumpable);
 	}
 	return fd;
+}
+
+int surus_procfs_open(const char *path)
+{
+	return open_with(path, O_RDONLY);
+}
+
+int surus_procfs_open_memory(void)
+{
+	return open_with("/proc/self/mem", O_RDWR);
 }
 
 bool surus_procfs_has_threads(void)

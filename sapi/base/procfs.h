@@ -15,6 +15,8 @@ bool surus_procfs_unguard(void);
 /* Opens a file of /proc/self; -1 on failure. If the process was root and is not dumpable, some of
  * these files belong to root, and only a guarded process opens them: it is dumpable meanwhile. */
 int surus_procfs_open(const char *path);
+/* Opens this process's memory for reading and writing, in the same way. */
+int surus_procfs_open_memory(void);
 /* Whether this process has more than one thread. */
 bool surus_procfs_has_threads(void);
 

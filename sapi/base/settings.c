@@ -157,6 +157,8 @@ bool surus_settings_read(int fd)
 			surus_settings.reports_leaks = *value == '1';
 		} else if (IS("profiles")) {
 			surus_settings.profiles = *value == '1';
+		} else if (IS("traces_slow")) {
+			surus_settings.traces_slow = *value == '1';
 		} else if (IS("socket")) {
 			add(&surus_settings.sockets, value);
 		} else if (IS("env")) {

@@ -26,6 +26,7 @@ struct surus_settings {
 	bool reports_leaks;
 	bool direct_binding; /* bind calls inside PHP's library directly */
 	bool profiles; /* trace the start */
+	bool traces_slow; /* Surus asks for backtraces of slow requests (php/slow_request.c) */
 	uint32_t workers;
 	uint32_t slots; /* for requests: 1 to slots-1 */
 	uint64_t max_requests; /* requests after which a worker exits; 0: no limit */

@@ -33,6 +33,7 @@
 #include "php/boot_files.h"
 #include "php/opcache.h"
 #include "php/pcre_cache.h"
+#include "php/slow_request.h"
 #include "php/startup_report.h"
 #include "rewind/kernel/signals.h"
 #include "worker/worker.h"
@@ -84,6 +85,21 @@ static void clear(struct surus_line *line)
 	atomic_store(&line->since, surus_clock_now());
 }
 
+/* In a new worker: gives Surus this process's memory, so that Surus can set the interrupt flag. If
+ * that fails, Surus finds at the first slow request that it has no memory of this worker. */
+static void share_memory(void)
+{
+	char text[64];
+	int memory = surus_procfs_open_memory();
+
+	if (memory >= 0) {
+		int len = snprintf(text, sizeof(text), "memory %d %llu", (int)getpid(),
+		        (unsigned long long)surus_slow_request_flag());
+		send_message(text, (size_t)len, &memory, 1);
+		close(memory);
+	}
+}
+
 /* Forks the worker of slot `index`. True: this process is that worker. If it fails, the slot stays
  * empty and is tried again later. */
 static bool fill(uint32_t index)
@@ -114,6 +130,9 @@ static bool fill(uint32_t index)
 	if (pid == 0) {
 		close(outbox[0]);
 		close(log[0]);
+		if (surus_settings.traces_slow) {
+			share_memory();
+		}
 		close(SURUS_FD_CONTROL);
 		close(signals);
 		surus_pcre_cache_close_trial();

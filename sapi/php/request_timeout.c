@@ -18,9 +18,11 @@
 #include <zend_exceptions.h>
 
 #include "base/exit_status.h"
+#include "base/process_state.h"
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
 #include "ipc/request_status.h"
+#include "php/slow_request.h"
 
 static volatile sig_atomic_t stop_requested;
 static uint64_t reported; /* ticket of the request whose interruption has been reported */
@@ -76,6 +78,7 @@ static void on_alarm(int signal)
 
 static void on_interrupt(zend_execute_data *frame)
 {
+	surus_process->was_interrupted = true;
 	if (stop_requested) {
 		stop_requested = 0;
 		uint64_t request = surus_request->ticket;
@@ -96,6 +99,7 @@ static void on_interrupt(zend_execute_data *frame)
 			                             "timeout of the Lambda function)");
 		}
 	}
+	surus_slow_request_check();
 	if (next_interrupt) {
 		next_interrupt(frame);
 	}

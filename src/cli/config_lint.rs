@@ -31,6 +31,7 @@ pub(super) fn contradictions(input: &LintInput<'_>) -> Vec<String> {
     found.extend(times(input));
     found.extend(connections(input));
     found.extend(streamed_bodies(input.config));
+    found.extend(slow_requests(input.config));
     let php = |name: &str| (input.php)(name);
     if is_displayed(&php("display_errors")) {
         found.push(
@@ -180,6 +181,28 @@ fn streamed_bodies(config: &Config) -> Option<String> {
     })
 }
 
+/// PHP as it is installed gives no backtraces, and a request that has been stopped is not slow.
+fn slow_requests(config: &Config) -> Option<String> {
+    let (slow, timeout) = (config.http.slow_request, config.http.request_timeout);
+    if slow.0.is_zero() {
+        return None;
+    }
+    let engine = config.engine.name.as_deref().and_then(|name| engines::find(name).ok());
+    if let Some(engine) = engine.filter(|engine| engine.is_external()) {
+        return Some(format!(
+            "http.slow_request has no effect with the engine `{}`, which gives no backtraces; use \
+             one of surus-php, such as classic",
+            engine.name
+        ));
+    }
+    (slow >= timeout).then(|| {
+        format!(
+            "http.slow_request is {slow}, but a request without a response is stopped after \
+             {timeout} (http.request_timeout); lower the one or raise the other"
+        )
+    })
+}
+
 /// A size as php.ini writes it; none if it means "no limit" or cannot be parsed.
 fn php_size(text: &str) -> Option<Size> {
     text.trim().parse().ok().filter(|size| *size != Size(0))
@@ -322,6 +345,20 @@ mod tests {
         );
         config.engine.name = Some("classic".into());
         assert!(!found_with(&config, &[]).contains("stream_body"));
+    }
+
+    #[test]
+    fn slow_request_that_cannot_take_effect_is_found() {
+        let mut config = Config::default();
+        config.http.slow_request = "5s".parse().unwrap();
+        assert_eq!(found_with(&config, &[]), "");
+        config.engine.name = Some("fpm".into());
+        let found = found_with(&config, &[]);
+        assert!(found.contains("http.slow_request has no effect with the engine `fpm`"), "{found}");
+        config.engine.name = Some("classic".into());
+        config.http.slow_request = "1m".parse().unwrap();
+        let found = found_with(&config, &[]);
+        assert!(found.contains("is stopped after 1m (http.request_timeout)"), "{found}");
     }
 
     #[test]

@@ -115,6 +115,8 @@ impl SitePlan {
         let mut pool_configs = engine_setup::pools(project, config, &self.hosts)?;
         for pool in &mut pool_configs {
             pool.name = self.label(pool.name);
+            let limit = config.http.slow_request.0;
+            pool.config.engine.slow_request = (!limit.is_zero()).then_some(limit);
         }
         let main = self.label(engine_setup::chosen(project, config)?.name);
         Ok((main, engine_setup::plan_all(pool_configs, project)?))

@@ -10,7 +10,7 @@ use super::options::Project;
 use crate::cli::running;
 use crate::cli::stdout::{self, say};
 use crate::observe::status::{
-    AcmeStatus, CertificateStatus, EngineStatus, LeftOut, ScalingStatus, SiteStatus,
+    AcmeStatus, CertificateStatus, EngineStatus, LeftOut, ScalingStatus, SiteStatus, WorkerStatus,
 };
 
 #[derive(Debug, clap::Args)]
@@ -193,6 +193,7 @@ pub fn table(engine: &EngineStatus) -> String {
         );
         text.push_str(row.trim_end());
         text.push('\n');
+        text.push_str(&indented(worker));
     }
     if !engine.created.is_empty() {
         text.push_str(&format!("warm-up: {}\n", engine.created));
@@ -213,6 +214,12 @@ pub fn table(engine: &EngineStatus) -> String {
     text
 }
 
+/// The backtrace of a worker's request, if it is slow, as lines below the worker's.
+pub fn indented(worker: &WorkerStatus) -> String {
+    let stack = worker.backtrace.as_deref().unwrap_or_default();
+    stack.lines().map(|line| format!("            {line}\n")).collect()
+}
+
 pub fn duration(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms}ms"),
@@ -226,7 +233,7 @@ pub fn duration(ms: u64) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::observe::status::{IncludesStatus, LeftOutReason, WorkerState, WorkerStatus};
+    use crate::observe::status::{IncludesStatus, LeftOutReason, WorkerState};
 
     #[test]
     fn end_of_a_certificate_is_a_date_and_a_time_left() {
@@ -294,6 +301,7 @@ mod tests {
                     served: 7,
                     memory: 0,
                     request: None,
+                    backtrace: None,
                 },
                 WorkerStatus {
                     pid: 123456,
@@ -302,6 +310,7 @@ mod tests {
                     served: 12345,
                     memory: 12 << 20,
                     request: Some("GET /slow".into()),
+                    backtrace: Some("at /srv/a.php:3\n#0 {main}".into()),
                 },
             ],
             scaling: None,
@@ -312,6 +321,8 @@ mod tests {
              \x20    PID  STATE            FOR    SERVED    MEMORY  REQUEST\n\
              \x20     12  idle           1m30s         7         -\n\
              \x20 123456  busy            1.2s     12345     12.0M  GET /slow\n\
+             \x20           at /srv/a.php:3\n\
+             \x20           #0 {main}\n\
              warm-up: 9 services created ahead in 5 ms\n\
              warmed up by http://a/\n\
              warmed up by /login\n\

@@ -78,6 +78,7 @@ const SECTIONS: [(&str, &[&str]); 11] = [
             "max_response_buffer",
             "redirect_to_https",
             "request_timeout",
+            "slow_request",
             "stream_body",
         ],
     ),

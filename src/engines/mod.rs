@@ -126,6 +126,9 @@ pub struct Settings {
     pub queue_interval: Time,
     /// How long PHP may take to stop a request after its deadline before its process is killed.
     pub kill_timeout: Time,
+    /// How long PHP may run a request before its backtrace is logged (`http.slow_request`).
+    #[serde(skip)]
+    pub slow_request: Option<Duration>,
     /// Whether Surus and PHP may write core dumps when they crash, within Surus's resource limits.
     /// A core dump contains memory: passwords, keys, visitors' data.
     pub core_dumps: bool,
@@ -191,6 +194,7 @@ impl Default for Settings {
             queue_target: Time::seconds(1),
             queue_interval: Time::seconds(5),
             kill_timeout: Time::seconds(1),
+            slow_request: None,
             core_dumps: false,
             boot_timeout: Time::seconds(60),
             must_boot: false,
@@ -319,6 +323,7 @@ pub fn plan(
         shared_sockets: settings.shared_sockets.clone(),
         verify_restore: settings.verify_restore,
         direct_binding: settings.direct_binding,
+        traces_slow: settings.slow_request.is_some(),
         busy_poll: busy_poll(settings),
         max_requests: settings.max_requests,
         max_memory: settings.max_memory.0,
@@ -332,6 +337,7 @@ pub fn plan(
     let limits = RequestLimits {
         queue_wait: settings.queue_timeout.0,
         kill_timeout: settings.kill_timeout.0,
+        slow_request: settings.slow_request,
         boot: settings.boot_timeout.0,
         capacity: workers::capacity(spec.workers, settings.max_queue),
     };

@@ -89,6 +89,7 @@ pub struct Metrics {
     exits: RwLock<Vec<(Reason, Counter)>>,
     opcache_blocked: Family<Reason, Counter>,
     repairs: Family<Reason, Counter>,
+    slow_requests: Family<EngineLabel, Counter>,
     workers: Family<Workers, Gauge>,
     queue_lengths: Family<EngineLabel, Gauge>,
     pub connections: Gauge,
@@ -127,6 +128,7 @@ impl Default for Metrics {
             exits: RwLock::default(),
             opcache_blocked: Family::default(),
             repairs: Family::default(),
+            slow_requests: Family::default(),
             workers: Family::default(),
             queue_lengths: Family::default(),
             connections: Gauge::default(),
@@ -181,6 +183,11 @@ impl Default for Metrics {
             "shared_state_repairs",
             "Repairs after a script has damaged shared memory or stopped processes, by reason",
             metrics.repairs.clone(),
+        );
+        registry.register(
+            "slow_requests",
+            "Requests that PHP ran for longer than http.slow_request",
+            metrics.slow_requests.clone(),
         );
         registry.register(
             "workers",
@@ -357,6 +364,11 @@ impl Metrics {
         self.repairs
             .get_or_create(&Reason::new(engine, reason))
             .inc();
+    }
+
+    /// Requests that ran for longer than `http.slow_request`.
+    pub fn slow_requests(&self, engine: &'static str) -> Counter {
+        self.slow_requests.get_or_create_owned(&engine.into())
     }
 
     /// Registers these reasons with 0, as [`expect_no_exit`](Self::expect_no_exit) does.

@@ -46,7 +46,10 @@ fn level(text: &str) -> Level {
     let begins = |words: &[&str]| words.iter().any(|word| error.starts_with(word));
     if begins(&["Fatal", "Parse", "Recoverable"]) || text.starts_with("Stopped at its deadline") {
         Level::ERROR
-    } else if begins(&["Warning"]) || text.starts_with("PHP:  syntax error") {
+    } else if begins(&["Warning"])
+        || text.starts_with("PHP:  syntax error")
+        || text.starts_with("Slow request, still running")
+    {
         // The second is an ini file's.
         Level::WARN
     } else {
@@ -392,6 +395,7 @@ mod tests {
                 Level::WARN,
             ),
             ("Stopped at its deadline in a.php:3", Level::ERROR),
+            ("Slow request, still running. Stack trace:", Level::WARN),
             ("anything", Level::INFO),
             (r#"{"message":"x","level":"ERROR"}"#, Level::ERROR),
             (

@@ -1,5 +1,5 @@
-//! Remembers the slowest requests of the last minutes, with the backtraces of those that were
-//! stopped.
+//! Remembers the slowest requests of the last minutes, with the backtraces of those that ran for
+//! long or were stopped.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,6 +21,9 @@ const MAX_BACKTRACE: usize = 8 << 10;
 /// (`sapi/php/request_timeout.c`).
 const STOPPED: &str = "Stopped at its deadline. Stack trace:\n";
 
+/// What PHP's log has of a slow request that goes on (`sapi/php/slow_request.c`).
+const SLOW: &str = "Slow request, still running. Stack trace:\n";
+
 /// A request that has ended.
 #[derive(Debug, Clone)]
 pub struct Slow {
@@ -31,6 +34,8 @@ pub struct Slow {
     pub engine: &'static str,
     pub took: Duration,
     pub ended: Instant,
+    /// PHP's, if it was known when the request ended.
+    pub backtrace: Option<String>,
 }
 
 /// The slowest requests.
@@ -67,6 +72,8 @@ impl Slowest {
             slow.target.truncate(end);
             slow.target.push('…');
         }
+        // The backtraces of others may replace it.
+        slow.backtrace = backtrace(slow.request_id);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let now = slow.ended;
         all.retain(|slow| now.saturating_duration_since(slow.ended) < FOR);
@@ -103,7 +110,8 @@ static STACKS: Mutex<VecDeque<(u64, String)>> = Mutex::new(VecDeque::new());
 
 /// Remembers the backtrace in a message of PHP, if it is one.
 pub fn note_message(text: &str, request_id: Option<u64>) {
-    let (Some(stack), Some(request_id)) = (text.strip_prefix(STOPPED), request_id) else {
+    let stack = text.strip_prefix(STOPPED).or(text.strip_prefix(SLOW));
+    let (Some(stack), Some(request_id)) = (stack, request_id) else {
         return;
     };
     let mut end = stack.len().min(MAX_BACKTRACE);
@@ -117,7 +125,7 @@ pub fn note_message(text: &str, request_id: Option<u64>) {
     stacks.push_back((request_id, stack[..end].to_owned()));
 }
 
-/// The backtrace of a request that was stopped.
+/// The last backtrace of a request that was slow or stopped.
 pub fn backtrace(request_id: u64) -> Option<String> {
     let stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
     let found = stacks.iter().rfind(|(id, _)| *id == request_id);
@@ -138,6 +146,7 @@ mod tests {
             engine: "classic",
             took: Duration::from_millis(millis),
             ended,
+            backtrace: None,
         }
     }
 
@@ -175,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn backtrace_of_a_stopped_request_is_found_by_its_id() {
+    fn backtrace_is_found_by_the_id_of_its_request() {
         let id = u64::MAX - 7;
         note_message("something else", Some(id));
         assert_eq!(backtrace(id), None);
@@ -189,5 +198,15 @@ mod tests {
         }
         assert_eq!(backtrace(id), None);
         assert!(backtrace(1).unwrap().len() <= MAX_BACKTRACE);
+
+        // Here and not in a test of its own, because all share the memory of backtraces.
+        let slowest = Slowest::default();
+        note_message(&format!("{SLOW}at a.php:3\n#0 {{main}}"), Some(id));
+        slowest.add(slow(id, 10, Instant::now()));
+        for other in 0..BACKTRACES as u64 {
+            note_message(&format!("{SLOW}#0 {{main}}"), Some(other));
+        }
+        let kept = slowest.list(Instant::now()).remove(0);
+        assert_eq!(kept.backtrace.unwrap(), "at a.php:3\n#0 {main}");
     }
 }

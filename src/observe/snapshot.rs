@@ -91,7 +91,7 @@ pub struct SlowRequest {
     pub engine: String,
     pub ms: f64,
     pub seconds_ago: u64,
-    /// PHP's, if it was stopped at its deadline.
+    /// PHP's, if it was slow or was stopped at its deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backtrace: Option<String>,
 }
@@ -214,7 +214,8 @@ fn slow_requests(metrics: &Metrics, now: Instant) -> Vec<SlowRequest> {
     let all = metrics.slowest.list(now);
     let slow = all.into_iter().map(|slow| SlowRequest {
         id: slow.request_id,
-        backtrace: slowest::backtrace(slow.request_id),
+        // That of a stopped request may come after its end.
+        backtrace: slowest::backtrace(slow.request_id).or(slow.backtrace),
         method: slow.method,
         target: slow.target,
         status: slow.status,
@@ -242,6 +243,7 @@ mod tests {
             served: 1,
             memory: 10,
             request: (pid == 7).then(|| format!("GET /{}", "x".repeat(8000))),
+            backtrace: None,
         };
         EngineStatus {
             engine: "classic".into(),

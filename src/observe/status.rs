@@ -136,6 +136,9 @@ pub struct WorkerStatus {
     /// Method and URI of its current request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// PHP's, if that request is slow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backtrace: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -42,6 +42,7 @@ mod shared_memory;
 mod shutdown;
 mod site;
 mod slow;
+mod slow_requests;
 mod snapshot;
 mod start;
 mod sub_directory;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::shared_memory::SharedMemory;
 
-/// One worker's line. The worker writes all fields except `stop`.
+/// One worker's line. The worker writes all fields except `stop` and `slow`.
 #[repr(C)]
 struct RawLine {
     state: AtomicU32,
@@ -22,7 +22,8 @@ struct RawLine {
     memory: AtomicU64,
     stop: AtomicU64,
     pid: AtomicU32,
-    unused: [AtomicU32; 3],
+    slow: AtomicU32,
+    unused: [AtomicU32; 2],
 }
 
 const _: () = assert!(size_of::<RawLine>() == 64 && align_of::<RawLine>() == 8);
@@ -215,6 +216,12 @@ impl Scoreboard {
     /// Tells `worker` to end this request; takes effect with [`crate::process::Pid::stop`].
     pub fn stop(&self, worker: usize, ticket: Ticket) {
         self.raw(worker).stop.store(ticket.end(), Ordering::SeqCst);
+    }
+
+    /// Asks `worker` for the backtrace of this request, which goes on. Takes effect when PHP's
+    /// interrupt flag is set.
+    pub fn trace(&self, worker: usize, ticket: Ticket) {
+        self.raw(worker).slow.store(ticket.tag(), Ordering::SeqCst);
     }
 
     /// Lets one worker claim the request. Called before it is sent.

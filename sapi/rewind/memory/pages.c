@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/persistent_map.h"
+#include "base/process_state.h"
 #include "base/scoreboard_layout.h"
 #include "php/execution_time.h"
 #include "rewind/memory/copy_back.h"
@@ -272,7 +273,11 @@ static bool cool(bool all)
 
 const char *surus_pages_check(void)
 {
-	if (p->faults < 0 || faults() != p->faults) {
+	/* The kernel counts no fault if Surus writes to a page (php/slow_request.c). */
+	bool is_written = surus_process->was_interrupted;
+
+	surus_process->was_interrupted = false;
+	if (p->faults < 0 || is_written || faults() != p->faults) {
 		if (!scan()) {
 			return p->hot_count == MAX_HOT ? "memory: the request wrote too many pages"
 			        : "memory: cannot read which pages were written (/proc/self/pagemap)";

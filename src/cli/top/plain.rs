@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::status::{duration, scaling, time_left};
+use crate::cli::status::{duration, indented, scaling, time_left};
 use crate::observe::snapshot::{PoolSnapshot, Snapshot};
 use crate::observe::status::{CertificateStatus, DomainStatus, WorkerState};
 
@@ -33,6 +33,7 @@ pub fn text(now: &Snapshot) -> String {
                     worker.request.as_deref().unwrap_or_default(),
                 ])
             );
+            text.push_str(&indented(worker));
         }
     }
     let mut section = |title: &str, lines: Vec<String>| {
@@ -238,6 +239,7 @@ pub mod tests {
             served: u64::from(pid) * 10,
             memory: u64::from(pid) << 20,
             request: request.map(Into::into),
+            backtrace: request.map(|_| "at /srv/app/b.php:7\n#0 {main}".into()),
         };
         let outcome = |outcome: &str, total| OutcomeCount {
             engine: "classic".into(),
@@ -326,6 +328,7 @@ pub mod tests {
             "workers busy          1 of 2\n",
             "generation 1, 2 waiting, 2 workers of 1 to 8, memory is short for more\n",
             "\n      21  busy           1.2s       210     21.0M  GET /slow?",
+            "\n            at /srv/app/b.php:7\n            #0 {main}\n",
             "\n      12  idle          1m30s       120     12.0M\n",
             "    1m00s  504  GET /report\n",
             "#0 /srv/app/a.php(3): sleep(99)\n",

@@ -84,6 +84,7 @@ impl ProcessSlots {
                 served: state.served,
                 memory: resident(state.pid),
                 request: state.request.clone(),
+                backtrace: None,
             })
             .collect()
     }

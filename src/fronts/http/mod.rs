@@ -53,6 +53,9 @@ pub struct Settings {
     /// work after the response has no limit.
     #[serde(deserialize_with = "timeout")]
     pub request_timeout: Time,
+    /// The backtrace of a request that PHP runs for longer is logged; the request goes on. 0 for
+    /// none. For engines of surus-php.
+    pub slow_request: Time,
     /// Larger request bodies: 413.
     pub max_body_size: Size,
     /// Starts PHP before the body of a request has arrived, and gives it to PHP as it arrives. For
@@ -124,6 +127,7 @@ impl Default for Settings {
             landlock: true,
             seccomp: true,
             request_timeout: Time::seconds(60),
+            slow_request: Time::seconds(0),
             max_body_size: Size(64 << 20),
             stream_body: false,
             max_header_size: Size(32 << 10),

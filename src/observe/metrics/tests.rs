@@ -16,6 +16,7 @@ fn metrics_and_their_documentation_are_the_same() {
     metrics.worker_exited("classic", "single_use");
     metrics.opcache_blocked("classic", "full");
     metrics.repaired("classic", "ring");
+    metrics.slow_requests("classic").inc();
     metrics.tls_succeeded("TLSv1.3", "full");
     metrics.tls_failed("timeout");
     metrics.acme.expect("example.org");

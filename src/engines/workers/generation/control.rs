@@ -73,6 +73,9 @@ impl GenerationState {
                         error!(pid, %error, "cannot connect to a new worker");
                     }
                 }
+                Ok(MasterMessage::Memory { pid, flag, memory }) => {
+                    self.memories.add(pid, memory, flag);
+                }
                 Ok(MasterMessage::Exited {
                     index,
                     pid,
@@ -204,6 +207,7 @@ impl GenerationState {
                 .then(|| slot.take())
                 .flatten()
         });
+        self.memories.remove(pid);
         // Surus may have counted on it for a request, and the doorbell may be its successor's now.
         self.poller.rings.wake(index);
         if self.poller.rings.has_event() {

@@ -49,6 +49,7 @@ const EAGER: u32 = 10;
 enum Finding {
     QueueTimeout,
     RequestTimeout(Option<Holder>),
+    Slow(Holder),
     KillTimeout(Stopping),
     /// No worker will find it.
     Lost(Sent),
@@ -138,7 +139,13 @@ struct Survey {
 }
 
 /// Examines an event that a worker has claimed.
-fn claimed(slot: &mut InFlightRequest, now: Instant, is_over: bool) -> Option<Finding> {
+fn claimed(
+    slot: &mut InFlightRequest,
+    now: Instant,
+    is_over: bool,
+    slow: Option<Duration>,
+) -> Option<Finding> {
+    let becomes_slow = slot.becomes_slow(slow, now);
     if let Some(stopping) = &slot.stopping {
         return (now >= stopping.kill_at).then(|| Finding::KillTimeout(stopping.clone()));
     }
@@ -156,7 +163,10 @@ fn claimed(slot: &mut InFlightRequest, now: Instant, is_over: bool) -> Option<Fi
             return Some(Finding::HolderMissing);
         }
     }
-    is_over.then(|| Finding::RequestTimeout(slot.holder.clone()))
+    match is_over {
+        true => Some(Finding::RequestTimeout(slot.holder.clone())),
+        false => slot.holder.clone().filter(|_| becomes_slow).map(Finding::Slow),
+    }
 }
 
 impl Sweeper {
@@ -311,7 +321,7 @@ impl Sweeper {
                 if slot.revoke_again(&shared.board, key.slot) {
                     seen.written_back += 1;
                 }
-                claimed(slot, now, is_over)
+                claimed(slot, now, is_over, self.limits.slow_request)
             };
             if let Some(finding) = finding {
                 seen.found.push((key, slot.event, finding));
@@ -337,6 +347,7 @@ impl Sweeper {
                     self.stop(key, event, holder, now);
                 }
             }
+            Finding::Slow(holder) => shared.report_slow(key, &holder),
             Finding::KillTimeout(stopping) => self.kill(key, event, stopping, now),
             Finding::Lost(..) => {
                 if shared.take_back(key, "its message was lost on the way to a worker") {

@@ -111,6 +111,10 @@ pub struct InFlightRequest {
     pub spool: Option<Arc<Spool>>,
     /// The worker has been asked to end the event.
     pub stopping: Option<Stopping>,
+    /// When a sweep first found that a worker had claimed it.
+    pub claimed_since: Option<Instant>,
+    /// It was reported as slow.
+    pub is_slow: bool,
     pub method: Method,
     pub uri: Uri,
     /// Held until the worker is done with the event, or until none ever will be.
@@ -171,6 +175,12 @@ impl InFlightRequest {
         if let Some(answer) = self.answer.take() {
             let _ = answer.send(Err(DispatchError { failure, progress }));
         }
+    }
+
+    /// Whether a worker has held it for this long, unless that was reported before.
+    pub fn becomes_slow(&mut self, limit: Option<Duration>, now: Instant) -> bool {
+        let since = *self.claimed_since.get_or_insert(now);
+        !self.is_slow && limit.is_some_and(|limit| now.saturating_duration_since(since) >= limit)
     }
 
     /// Whether its deadline has passed.
@@ -325,6 +335,8 @@ pub(super) mod tests {
             idle_timeout: None,
             spool: None,
             stopping: None,
+            claimed_since: None,
+            is_slow: false,
             method: Method::GET,
             uri: Uri::default(),
             _permit: None,

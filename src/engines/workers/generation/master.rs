@@ -58,6 +58,8 @@ pub struct Spec {
     pub verify_restore: bool,
     /// See [`Settings`](crate::engines::Settings::direct_binding).
     pub direct_binding: bool,
+    /// Workers give Surus access to their memory, so that it can ask for backtraces.
+    pub traces_slow: bool,
     /// The longest busy poll.
     pub busy_poll: Duration,
     pub max_requests: u64,
@@ -311,6 +313,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, slots: u16, groups: &[u32]) -> anyho
         "direct_binding",
         if spec.direct_binding { "1" } else { "0" },
     )?;
+    put("traces_slow", if spec.traces_slow { "1" } else { "0" })?;
     put("workers", &spec.workers.to_string())?;
     put("slots", &slots.to_string())?;
     put("max_requests", &spec.max_requests.to_string())?;
@@ -361,6 +364,13 @@ pub enum MasterMessage {
         outbox: OwnedFd,
         log: OwnedFd,
         pidfd: Option<OwnedFd>,
+    },
+    /// A worker gives access to its memory. Comes before or after its `Worker`.
+    Memory {
+        pid: u32,
+        /// The address of PHP's interrupt flag.
+        flag: u64,
+        memory: OwnedFd,
     },
     Exited {
         index: usize,
@@ -428,6 +438,11 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<MasterMessage> {
                 pidfd: fds.next(),
             })
         }
+        "memory" => Some(MasterMessage::Memory {
+            pid: words.next()?.parse().ok()?,
+            flag: words.next()?.parse().ok()?,
+            memory: fds.into_iter().next()?,
+        }),
         "exited" => Some(MasterMessage::Exited {
             index: words.next()?.parse().ok()?,
             pid: words.next()?.parse().ok()?,
@@ -448,38 +463,4 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<MasterMessage> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn invalid_message_is_rejected() {
-        assert!(parse("worker x 1", vec![]).is_none());
-        assert!(parse("worker 0 1", vec![]).is_none(), "without descriptors");
-        assert!(parse("nonsense", vec![]).is_none());
-        assert!(parse("opcache well", vec![]).is_none());
-        assert!(parse("changed 1x /a", vec![]).is_none());
-        assert!(matches!(
-            parse("changed 00ff /a b", vec![]),
-            Some(MasterMessage::Checked(Some((255, what)))) if what == "/a b"
-        ));
-        assert!(matches!(
-            parse("opcache restart", vec![]),
-            Some(MasterMessage::OpcacheBlocked(OpcacheBlocked::Restart))
-        ));
-        assert!(matches!(
-            parse("exited 1 2 3 4 5 6", vec![]),
-            Some(MasterMessage::Exited {
-                index: 1,
-                slot: 5,
-                tag: 6,
-                ..
-            })
-        ));
-        // A worker can have written any number there, which must not invalidate the message.
-        let most = format!("exited 1 2 3 {0} {0} {1}", u32::MAX, u64::MAX);
-        assert!(matches!(
-            parse(&most, vec![]),
-            Some(MasterMessage::Exited { slot: u32::MAX, .. })
-        ));
-    }
-}
+mod tests;

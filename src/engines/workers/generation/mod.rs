@@ -1,6 +1,7 @@
 //! One boot of the application: a master process, its workers, and the events that they hold.
 
 mod adapt;
+mod backtraces;
 mod control;
 pub(crate) mod deadlines;
 mod health;
@@ -45,6 +46,8 @@ pub struct RequestLimits {
     pub queue_wait: Duration,
     /// From asking PHP to end an event to killing its process.
     pub kill_timeout: Duration,
+    /// From when a worker claims an event until its backtrace is logged.
+    pub slow_request: Option<Duration>,
     pub boot: Duration,
     /// Events that the workers and the inbox hold together.
     pub capacity: usize,
@@ -67,6 +70,10 @@ impl Generation {
         scale: Option<Arc<Scale>>,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Generation> {
+        if spec.traces_slow {
+            // Registers it with 0.
+            drop(metrics.slow_requests(spec.name));
+        }
         let slots = slots(limits.capacity);
         let board = Scoreboard::new(spec.workers, slots.into())
             .context("cannot allocate the scoreboard")?;
@@ -205,6 +212,8 @@ impl Generation {
             idle_timeout: event.idle_timeout,
             spool: event.spool.clone(),
             stopping: None,
+            claimed_since: None,
+            is_slow: false,
             method: event.request.method().clone(),
             uri: event.request.uri().clone(),
             _permit: Some(permit),

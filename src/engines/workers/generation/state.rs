@@ -19,6 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::backtraces::WorkerMemories;
 use super::in_flight::{Holder, InFlightRequests, Key, RequestProgress};
 use super::includes::Includes;
 use super::master::Spec;
@@ -60,6 +61,8 @@ pub struct GenerationState {
     /// Notified when the master process must check whether OPcache accepts new files.
     pub(super) opcache_due: Notify,
     workers: Mutex<Vec<Option<Worker>>>,
+    /// The workers' memory, with `http.slow_request`.
+    pub(super) memories: WorkerMemories,
     /// How often the worker of each slot has shown a ticket.
     tickets_shown: Vec<AtomicU64>,
     /// Whether the worker of each slot has waited for events, since growth has added the slot.
@@ -173,6 +176,7 @@ impl GenerationState {
             scaled: Notify::new(),
             opcache_due: Notify::new(),
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
+            memories: WorkerMemories::default(),
             tickets_shown: (0..spec.workers).map(|_| AtomicU64::new(0)).collect(),
             has_slot_begun: (0..spec.workers).map(|_| AtomicBool::new(false)).collect(),
             boots_in_master: spec.boots_in_master(),
@@ -461,6 +465,7 @@ impl GenerationState {
             shared_sockets: Vec::new(),
             verify_restore: false,
             direct_binding: false,
+            traces_slow: false,
             busy_poll,
             max_requests: 0,
             max_memory: 0,

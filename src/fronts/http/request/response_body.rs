@@ -192,6 +192,7 @@ impl RequestGuard {
             engine: self.engine,
             took,
             ended,
+            backtrace: None,
         });
     }
 

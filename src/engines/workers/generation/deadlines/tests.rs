@@ -22,6 +22,7 @@ use crate::launcher::Pid;
 const LIMITS: RequestLimits = RequestLimits {
     queue_wait: Duration::MAX,
     kill_timeout: Duration::from_secs(1),
+    slow_request: Some(Duration::from_secs(3)),
     boot: Duration::MAX,
     capacity: 1,
 };
@@ -231,6 +232,20 @@ fn of_two_with_one_running() -> (Pool, oneshot::Receiver<WorkerAnswer>) {
     pool.now += TICK;
     pool.sweeper.sweep(pool.inbox.as_ref(), pool.now);
     (pool, running)
+}
+
+#[tokio::test]
+async fn request_that_a_worker_runs_for_long_is_counted_as_slow_once() {
+    let (mut pool, _running) = of_two_with_one_running();
+    let counted = |pool: &Pool| pool.shared.metrics.slow_requests("classic").get();
+    for _ in 0..50 {
+        pool.sweep();
+    }
+    assert_eq!(counted(&pool), 0, "2.5 s of 3");
+    for _ in 0..100 {
+        pool.sweep();
+    }
+    assert_eq!(counted(&pool), 1);
 }
 
 /// Another worker runs a request, so the pool stays.

@@ -4,6 +4,7 @@ use surus_sys::scoreboard::{State, now_micros};
 
 use super::GenerationState;
 use crate::engines::workers::generation::in_flight::InFlightRequest;
+use crate::observe::slowest;
 use crate::observe::status::{WorkerState, WorkerStatus};
 
 impl GenerationState {
@@ -27,9 +28,13 @@ impl GenerationState {
                     State::Exiting => return None,
                 };
                 let request = line.held().and_then(|held| {
-                    let what = |slot: &mut InFlightRequest| format!("{} {}", slot.method, slot.uri);
+                    let what = |slot: &mut InFlightRequest| {
+                        let what = format!("{} {}", slot.method, slot.uri);
+                        (what, slot.is_slow.then_some(slot.event))
+                    };
                     self.in_flight.named(held, what)
                 });
+                let (request, slow) = request.unzip();
                 Some(WorkerStatus {
                     pid: pid?,
                     state,
@@ -39,6 +44,7 @@ impl GenerationState {
                         .saturating_sub(u64::from(line.state.holds_event())),
                     memory: line.memory,
                     request,
+                    backtrace: slow.flatten().and_then(slowest::backtrace),
                 })
             })
             .collect()
