@@ -202,10 +202,13 @@ impl Probes<'_> {
             all.push(answers);
         }
         let report = pool.report();
-        let left_out = report.left_out().into_iter().filter_map(|(number, reason)| {
-            let warm_up = warm_ups.get(number.checked_sub(1)?)?;
-            Some((warm_up.request.uri().to_string(), reason))
-        });
+        let left_out = report
+            .left_out()
+            .into_iter()
+            .filter_map(|(number, reason)| {
+                let warm_up = warm_ups.get(number.checked_sub(1)?)?;
+                Some((warm_up.request.uri().to_string(), reason))
+            });
         let left_out = left_out.collect();
         pool.drain().await;
         Ok((all, left_out))

@@ -44,9 +44,10 @@ fn laravel_release(version: &str) -> Site {
     let routes = std::fs::read_to_string(routes).unwrap() + "require __DIR__.'/release.php';\n";
     LARAVEL
         .iter()
-        .fold(site.write("routes/web.php", &routes), |site, (file, text)| {
-            site.write(file, &text.replace("VERSION", version))
-        })
+        .fold(
+            site.write("routes/web.php", &routes),
+            |site, (file, text)| site.write(file, &text.replace("VERSION", version)),
+        )
         // The class map must have the new class.
         .vendor()
 }
@@ -63,7 +64,8 @@ final class Release
 {
     public function show(Environment $twig, string $release): Response
     {
-        return new Response(implode(' ', [$release, 'VERSION', trim($twig->render('release.twig'))]));
+        $parts = [$release, 'VERSION', trim($twig->render('release.twig'))];
+        return new Response(implode(' ', $parts));
     }
 }
 ";
@@ -191,7 +193,9 @@ fn replace(root: &Path, version: &str) -> Duration {
     let took = began.elapsed();
     // Laravel compiles a view again that is newer than its compiled form, which a request may have
     // written since.
-    let view = std::fs::File::options().write(true).open(root.join(LARAVEL[3].0));
+    let view = std::fs::File::options()
+        .write(true)
+        .open(root.join(LARAVEL[3].0));
     let view = view.unwrap();
     view.set_modified(SystemTime::now()).unwrap();
     took
@@ -218,6 +222,10 @@ fn replaced_files_of_laravel_under_load_mix_no_releases_in_the_boot() {
         }
         let mixed = clients.stop();
         let is_delayed = slowest > MOMENT;
-        assert!(mixed.is_empty() || is_delayed, "{engine}: {mixed:?}\n{}", surus.log());
+        assert!(
+            mixed.is_empty() || is_delayed,
+            "{engine}: {mixed:?}\n{}",
+            surus.log()
+        );
     }
 }

@@ -232,7 +232,10 @@ try {
             assert_eq!(answer, expected, "{engine:?}");
         }
         assert_eq!(visitor.get("/?finish").ok().text(), "first", "{engine:?}");
-        visitor.get("/?throw").status(500).says("Internal Server Error");
+        visitor
+            .get("/?throw")
+            .status(500)
+            .says("Internal Server Error");
         if engine.contains(&"worker") {
             surus.wait_for_log(|log| log.contains("the worker has handled 3"));
         }

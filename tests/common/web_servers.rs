@@ -80,8 +80,8 @@ pm.max_children = 4
     )
 }
 
-/// nginx as its documentation configures it for PHP, before the php-fpm in `home`. `rules` are lines
-/// of its server.
+/// nginx as its documentation configures it for PHP, before the php-fpm in `home`. `rules` are
+/// lines of its server.
 pub fn nginx(home: &Path, address: &str, rules: &str) -> Server {
     let dir = home.display();
     let conf = format!(

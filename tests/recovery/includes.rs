@@ -54,7 +54,10 @@ fn classic_counts_no_included_files() {
     let site = Site::start(&["--engine", "classic"], &[admin.variable()]);
     assert_eq!(site.get("/hello.php").body, "hello");
     let metrics = admin.metrics();
-    assert!(!metrics.contains("surus_booted_requests_total{"), "{metrics}");
+    assert!(
+        !metrics.contains("surus_booted_requests_total{"),
+        "{metrics}"
+    );
     assert!(!admin.status(&site).contains("requests include"));
 }
 
@@ -68,8 +71,8 @@ fn warm_ups_of_the_configuration_are_shown_with_those_that_are_left_out() {
     });";
     let warmup = ("SURUS_ENGINE_WARMUP", "/?changes=1,/good");
     let env = [admin.variable(), warmup];
-    let site = try_booted("rewind", boot, &["--workers", "1"], &env)
-        .unwrap_or_else(|log| panic!("{log}"));
+    let site =
+        try_booted("rewind", boot, &["--workers", "1"], &env).unwrap_or_else(|log| panic!("{log}"));
     let status = admin.status(&site);
     for line in [
         "\nwarmed up by /good\n",

@@ -62,7 +62,10 @@ impl User {
             return true;
         }
         let timeout = links.plan.timeout;
-        matches!(tokio::time::timeout(timeout, links.open(0)).await, Ok(Ok(())))
+        matches!(
+            tokio::time::timeout(timeout, links.open(0)).await,
+            Ok(Ok(()))
+        )
     }
 
     /// Connections that were opened.

@@ -117,7 +117,11 @@ fn connections_are_opened_before_the_run_a_few_hundred_at_a_time() {
         ..plan(address, true)
     })
     .totals;
-    assert_eq!((totals.responses, totals.connections), (600, 600), "{totals:?}");
+    assert_eq!(
+        (totals.responses, totals.connections),
+        (600, 600),
+        "{totals:?}"
+    );
     let most = seen.load(Ordering::SeqCst);
     assert!(most <= 256, "{most}");
 }

@@ -50,11 +50,19 @@ pub async fn compare(
     let Some(((probe, other), answers, (expected, got))) = found.next() else {
         return Ok(());
     };
-    let visitor = if other { ", asked by another visitor," } else { "" };
+    let visitor = if other {
+        ", asked by another visitor,"
+    } else {
+        ""
+    };
     let why = format!("{probe}{visitor} answers `{got}` instead of `{expected}`");
     // An outage may have ended since.
     let is_temporary = Probes::has_failed(answers)
-        && !Probes::has_failed(&probes.answer(probe, other, |event| prepared.handle(event)).await?);
+        && !Probes::has_failed(
+            &probes
+                .answer(probe, other, |event| prepared.handle(event))
+                .await?,
+        );
     Err(match is_temporary {
         true => Rejected::Temporary(None, why),
         false => Rejected::Pages(LeftOutReason::Changed, why),

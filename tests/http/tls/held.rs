@@ -118,13 +118,22 @@ fn kept_connections_lose_nothing_at_renewals_and_reloads() {
     let (load, mut children) = load(connections / 2, seconds);
     let began = Instant::now();
     while metric(dir.path(), "surus_connections ") < connections {
-        let exited = children.iter_mut().any(|it| it.try_wait().unwrap().is_some());
-        assert!(!exited && began.elapsed() < PATIENCE, "{}", secure.surus.log());
+        let exited = children
+            .iter_mut()
+            .any(|it| it.try_wait().unwrap().is_some());
+        assert!(
+            !exited && began.elapsed() < PATIENCE,
+            "{}",
+            secure.surus.log()
+        );
         sleep(Duration::from_millis(20));
     }
     println!("{connections} connections open after {:?}", began.elapsed());
     let mut renewals = 0;
-    while children.iter_mut().any(|it| it.try_wait().unwrap().is_none()) {
+    while children
+        .iter_mut()
+        .any(|it| it.try_wait().unwrap().is_none())
+    {
         renew(&secure, dir.path());
         renewals += 1;
         sleep(Duration::from_secs(seconds) / 3);

@@ -1,4 +1,5 @@
-//! Counts the deliveries that were no tries: SQS counts a delivery also if a message goes back unrun.
+//! Counts the deliveries that were no tries: SQS counts a delivery also if a message goes back
+//! without a run.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
