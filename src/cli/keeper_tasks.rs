@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use surus_sys::confine::AccessRules;
 use surus_sys::openat2;
 use surus_sys::privileges::{self, Identity};
-use surus_sys::process;
 use surus_sys::seqpacket::Seqpacket;
 use tracing::{error, warn};
 

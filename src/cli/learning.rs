@@ -12,7 +12,6 @@ use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
 use super::boot_lock::BootLock;
-use super::boot_proof;
 use super::engine_setup::PlannedPool;
 use super::learned_pages;
 use super::revalidation::link_change;

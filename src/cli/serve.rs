@@ -10,7 +10,6 @@ use tracing::{info, warn};
 use super::front_end::{FrontEnd, KeeperHandle, run_front_end};
 use super::inherited::InheritedSockets;
 use super::keeper_tasks::{ProjectKeeper, Sockets};
-use super::kept_versions::{KeptVersion, KeptVersions};
 use super::options::{ServeArgs, log_files};
 use super::served::open_tree;
 use super::site_plans::{Plans, SitePlan};
