@@ -18,10 +18,7 @@ const PHP: Duration = Duration::from_secs(30);
 
 /// Retries or forgets one job. Returns those concerned. An id that several queues have changes a
 /// job only as `QUEUE/ID`. Queues that cannot be asked are ignored if another one has the job.
-pub async fn change(
-    fronts: &[Arc<Front>],
-    requested: &Failures,
-) -> anyhow::Result<Vec<FailedJob>> {
+pub async fn change(fronts: &[Arc<Front>], requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
     let id = requested.id().unwrap_or_default();
     let mut unreachable = Unreachable::default();
     let kept = keepers(fronts, id, &mut unreachable).await;
