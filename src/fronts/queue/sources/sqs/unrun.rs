@@ -1,5 +1,4 @@
-//! Counts the deliveries that were no tries: SQS counts a delivery also if a message goes back
-//! without a run.
+//! Counts deliveries that were no tries: SQS counts those of messages that go back unrun, too.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
