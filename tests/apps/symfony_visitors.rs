@@ -13,9 +13,9 @@ const BOB: usize = 1;
 const GUEST: usize = 2;
 
 /// The form with a token, and the token's field.
-const TOKEN: (&str, &str) = ("/page", "_token");
+pub const TOKEN: (&str, &str) = ("/page", "_token");
 
-const CONVERSATION: &[Step] = &[
+pub const CONVERSATION: &[Step] = &[
     Get(ADA, "/json?q=ada-0"),
     Get(ADA, "/who?q=ada-1"),
     Get(BOB, "/who?q=bob-1"),

@@ -11,6 +11,7 @@ use Illuminate\Http\Request;
 require __DIR__.'/vendor/autoload.php';
 
 $app = require __DIR__.'/bootstrap/app.php';
+$app->instance('request', Request::create('/'));
 $kernel = $app->make(Kernel::class);
 $kernel->bootstrap();
 

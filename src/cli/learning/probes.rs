@@ -272,7 +272,7 @@ mod tests {
         std::fs::write(project.path().join("index.php"), "<?php").unwrap();
         let site = Site::open(project.path(), &Default::default(), None).unwrap();
         let (page, site) = ("http://localhost/page".to_owned(), Arc::new(site));
-        let mut probes = Probes::new(&[page.clone()], &site, Instant::now()).await;
+        let mut probes = Probes::new(std::slice::from_ref(&page), &site, Instant::now()).await;
         assert_eq!(probes.all().count(), 6);
         let answers = |texts: [&str; 6]| texts.map(|text| vec![text.as_bytes().to_vec()]);
         let check = |probes: &Probes, texts| match probes.check(&answers(texts)) {

@@ -27,6 +27,12 @@ const KEPT_LINES: usize = 40;
 /// The most characters of a reason.
 const REASON: usize = 300;
 
+/// What follows the message of a process that has ended before it served.
+const ENDS: [&str; 2] = [
+    ": a worker exited during start-up: ",
+    ": PHP did not start: ",
+];
+
 /// Whole sections of the configuration that would reach what the user's own server has:
 /// certificates, log files, queues and schedules, the collector of traces. A server announces its
 /// address on stdout because its access log has no file.
@@ -271,8 +277,12 @@ impl Log {
         text = named
             .and_then(|it| it.split_once("`: "))
             .map_or(text, |(_, why)| why);
-        // The output of a script that boots has no line of its own.
-        text = text.rsplit_once("surus-php: ").map_or(text, |(_, why)| why);
+        // The output of a script that boots has no line of its own. The message of surus-php is
+        // followed by which process it has ended.
+        if let Some((_, why)) = text.rsplit_once("surus-php: ") {
+            let ends = ENDS.into_iter().filter_map(|end| why.find(end));
+            text = &why[..ends.min().unwrap_or(why.len())];
+        }
         let mut short: String = text.chars().take(REASON).collect();
         if short.len() < text.len() {
             short.push('…');
@@ -353,8 +363,11 @@ mod tests {
     fn reason_has_no_output_of_the_script() {
         let log = Log::default();
         let line = "hellosurus-php: /srv/a.php has ended";
-        log.add(&format!("surus: engine `worker`: {line} {line}"));
-        assert_eq!(log.reason().as_deref(), Some("/srv/a.php has ended"));
+        for end in ["a worker exited during start-up", "PHP did not start"] {
+            let end = format!("{end}: exit status 105");
+            log.add(&format!("surus: engine `worker`: {line} {line}: {end}"));
+            assert_eq!(log.reason().as_deref(), Some("/srv/a.php has ended"));
+        }
     }
 
     #[test]
