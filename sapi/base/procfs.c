@@ -45,7 +45,8 @@ static int open_with(const char *path, int flags)
 	if (fd < 0 && errno == EACCES && is_guarded()) {
 		prctl(PR_SET_DUMPABLE, 1);
 		fd = open(path, flags | O_CLOEXEC);
-		prctl(PR_SET_DUMPABLE, dumpable);
+		/* With the sysctl fs.suid_dumpable = 2, it was 2, which prctl(2) refuses to set. */
+		prctl(PR_SET_DUMPABLE, dumpable == 1);
 	}
 	return fd;
 }

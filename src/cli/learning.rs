@@ -71,7 +71,11 @@ impl Learner {
             };
             let site = (self.site)();
             let mut pages = Vec::new();
-            for page in chosen {
+            // Pages that fail for now are tried with those that were chosen meanwhile.
+            let waiting = retry.take().map(|retry| retry.pages).unwrap_or_default();
+            let is_new = |page: &String| !chosen.contains(page);
+            let more: Vec<_> = waiting.into_iter().filter(is_new).collect();
+            for page in chosen.into_iter().chain(more).take(learned::MOST_PAGES) {
                 if !learned.is_left_out(&page) && get_learned(&page, &site).await.is_some() {
                     pages.push(page);
                 }
@@ -122,7 +126,8 @@ impl Learner {
             }
             Err(Interrupted) => info!(
                 engine = self.planned.pool_config.name,
-                "learned pages are compared later, because the application boots for another reason"
+                "learned pages are compared later: the application boots for another reason, or a \
+                 page that warms up the boot fails for now"
             ),
         }
         let at = Instant::now() + pause;
@@ -153,7 +158,7 @@ impl Learner {
                 Err(Rejected::Temporary(failing, why)) if !probes.is_over() => {
                     let fails = |page: &String| failing.as_ref().is_none_or(|it| it == page);
                     for page in pages.extract_if(.., |page| fails(page)) {
-                        self.failed(&page, why.clone());
+                        self.fails_for_now(&page, why.clone())?;
                         probes.remove(&page);
                     }
                 }
@@ -215,7 +220,9 @@ impl Learner {
     ) -> Result<(), Interrupted> {
         match refused {
             Rejected::Pages(reason, why) => changes.push(LeftOut { page, reason, why }),
-            Rejected::Temporary(_, why) => self.failed(&page, why),
+            // It is another page that fails, which says nothing about this one.
+            Rejected::Temporary(Some(failing), _) if failing != page => return Err(Interrupted),
+            Rejected::Temporary(_, why) => self.fails_for_now(&page, why)?,
             Rejected::Interrupted => return Err(Interrupted),
         }
         Ok(())
@@ -247,7 +254,9 @@ impl Learner {
         let mut good = Vec::new();
         for (page, status) in pages.into_iter().zip(statuses) {
             match status.filter(is_other) {
-                Some(status) if status.is_temporary() => self.failed(&page, status.text(&page)),
+                Some(status) if status.is_temporary() => {
+                    self.fails_for_now(&page, status.text(&page))?;
+                }
                 Some(status) => {
                     let (reason, why) = (LeftOutReason::Status, status.reason(&page));
                     self.leave_out(LeftOut { page, reason, why }, began);
@@ -258,7 +267,16 @@ impl Learner {
         Ok(good)
     }
 
-    /// Notes that a page fails for now.
+    /// Notes that a page fails for now. A page that warms up the serving boot is not blamed, or it
+    /// would be left out by the next one.
+    fn fails_for_now(&self, page: &str, why: String) -> Result<(), Interrupted> {
+        if self.used().iter().any(|used| used == page) {
+            return Err(Interrupted);
+        }
+        self.failed(page, why);
+        Ok(())
+    }
+
     fn failed(&self, page: &str, why: String) {
         let engine = self.planned.pool_config.name;
         let tries = self.learned().failed(page, why.clone());

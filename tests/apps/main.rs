@@ -12,7 +12,6 @@ mod browser;
 mod checkpoint;
 mod client;
 mod database;
-mod deploys;
 mod dokuwiki;
 mod events;
 mod examples;

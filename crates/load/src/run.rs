@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,14 +61,16 @@ async fn run_plan(
     let connector = Arc::new(Connector::new(&plan)?);
     let mut preparing = JoinSet::new();
     let opening = Arc::new(Semaphore::new(OPENING));
+    let failures = Arc::new(AtomicUsize::new(0));
     for _ in 0..plan.concurrency {
         let mut user = User::new(plan.clone(), connector.clone());
-        let opening = opening.clone();
+        let (opening, failures) = (opening.clone(), failures.clone());
         preparing.spawn(async move {
-            // After a failure, the others leave it to their first requests: each attempt may take
-            // as long as the timeout.
+            // After so many failures, the others leave it to their first requests: each attempt may
+            // take as long as the timeout.
             if let Ok(_permit) = opening.acquire().await
                 && !user.prepare().await
+                && failures.fetch_add(1, Ordering::Relaxed) + 1 >= OPENING
             {
                 opening.close();
             }

@@ -126,11 +126,8 @@ fn connections_are_opened_before_the_run_a_few_hundred_at_a_time() {
     assert!(most <= 256, "{most}");
 }
 
-/// The kind of each handshake.
-type Kinds = Arc<Mutex<Vec<Option<HandshakeKind>>>>;
-
 /// Answers one request, and announces the end of the connection with the response.
-fn answer_once_over_tls(kinds: Kinds) -> SocketAddr {
+fn answer_once_over_tls() -> SocketAddr {
     let config = Arc::new(self_signed());
     serve(move |mut tcp| {
         let mut connection = ServerConnection::new(config.clone()).unwrap();
@@ -142,7 +139,6 @@ fn answer_once_over_tls(kinds: Kinds) -> SocketAddr {
                 _ => return,
             }
         }
-        kinds.lock().unwrap().push(connection.handshake_kind());
         let response = response(200, "", "hello");
         connection.writer().write_all(&response).unwrap();
         connection.send_close_notify();
@@ -160,7 +156,7 @@ fn answer_once_over_tls(kinds: Kinds) -> SocketAddr {
 
 #[test]
 fn idle_tls_connection_that_the_server_has_closed_is_replaced() {
-    let totals = run(&plan(answer_once_over_tls(Kinds::default()), true)).totals;
+    let totals = run(&plan(answer_once_over_tls(), true)).totals;
     assert_eq!((totals.responses, totals.failed()), (20, 0), "{totals:?}");
     assert_eq!(totals.connections, 20);
 }
@@ -202,24 +198,6 @@ fn name_in_tls_is_the_host_of_the_url_also_with_another_host_header() {
     assert_eq!(run(&plan).totals.requests, 1);
     let names = names.lock().unwrap();
     assert_eq!(names.first(), Some(&Some("localhost".to_string())));
-}
-
-#[test]
-fn connections_without_keep_alive_resume_no_session() {
-    let handshakes = |keeps_alive| {
-        let kinds = Kinds::default();
-        let plan = Plan {
-            keeps_alive,
-            ..plan(answer_once_over_tls(kinds.clone()), true)
-        };
-        assert_eq!(run(&plan).totals.responses, 20);
-        let kinds = kinds.lock().unwrap();
-        let full = kinds.iter().filter(|it| **it == Some(HandshakeKind::Full));
-        (full.count(), kinds.len())
-    };
-    assert_eq!(handshakes(false), (20, 20));
-    let (full, all) = handshakes(true);
-    assert!(full < all, "{full} of {all} handshakes were full");
 }
 
 #[test]

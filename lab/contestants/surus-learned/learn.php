@@ -26,8 +26,8 @@ $deadline = time() + LONGEST;
 do {
     usleep(100_000);
     $metrics = metrics($admin);
-    $learned = value($metrics, 'surus_learned_pages');
-    $left_out = value($metrics, 'surus_learned_pages_left_out');
+    $learned = value($metrics, 'surus_warm_up_pages\{[^}]*source="learned"[^}]*\}');
+    $left_out = value($metrics, 'surus_warm_up_pages_left_out\{[^}]*\}');
 } while ($learned + $left_out < count($pages) && time() < $deadline);
 // A page that is left out is measured as it is; without any, this is no learned boot.
 if (!$learned) {
@@ -50,9 +50,9 @@ function metrics(string $admin): string
     return stream_get_contents($socket);
 }
 
-function value(string $metrics, string $name): int
+function value(string $metrics, string $series): int
 {
-    preg_match_all('/^'.$name.'(\{[^}]*\})? (\d+)/m', $metrics, $found);
+    preg_match_all("/^$series (\\d+)/m", $metrics, $found);
 
-    return array_sum(array_map('intval', $found[2]));
+    return array_sum(array_map('intval', $found[1]));
 }
