@@ -155,7 +155,9 @@ fn kept_connections_lose_nothing_at_renewals_and_reloads() {
     secure.surus.signal("TERM");
     assert!(secure.surus.wait().success(), "{}", secure.surus.log());
     let log = secure.surus.log();
-    let is_bad = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
-    let bad: Vec<_> = log.lines().filter(is_bad).collect();
+    // Tests run as root, without a user for the front end.
+    let is_expected = |line: &str| line.contains("create a user for it");
+    let is_bad = |line: &str| line.contains(" WARN ") || line.contains(" ERROR ");
+    let bad: Vec<_> = log.lines().filter(|it| is_bad(it) && !is_expected(it)).collect();
     assert!(bad.is_empty(), "{bad:#?}");
 }
