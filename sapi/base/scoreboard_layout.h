@@ -17,10 +17,10 @@ enum surus_state {
 	SURUS_EXITING = 5, /* takes no more requests */
 };
 
-/* One worker's line. The worker writes it, except for `stop` and `slow`. Each line is a cache line of
- * its own, so that workers do not slow each other down. Every worker can write to every line. So Surus
- * checks each value before it uses it (docs/internals/shared-memory.md), and a worker never reads
- * its own line but keeps a copy. */
+/* One worker's line. The worker writes it, except for `stop` and `slow`. Each line is a cache line
+ * of its own, so that workers do not slow each other down. Every worker can write to every line. So
+ * Surus checks each value before it uses it (docs/internals/shared-memory.md), and a worker never
+ * reads its own line but keeps a copy. */
 struct surus_line {
 	_Atomic uint32_t state; /* enum surus_state */
 	/* slot of the request it holds, while state is RECEIVED to FINISHING */
@@ -34,8 +34,8 @@ struct surus_line {
 	 * interrupt */
 	_Atomic uint64_t stop;
 	_Atomic uint32_t pid; /* the worker's process id */
-	/* written by Surus before it sets the interrupt flag: tag of the request whose backtrace it asks
-	 * for (php/slow_request.c); no ticket has the tag 0 */
+	/* written by Surus before it sets the interrupt flag: tag of the request whose backtrace it
+	 * asks for (php/slow_request.c); no ticket has the tag 0 */
 	_Atomic uint32_t slow;
 	uint32_t unused[2];
 };

@@ -2,8 +2,9 @@
  *
  * Surus writes the request's tag into this worker's line of the scoreboard, then sets PHP's
  * interrupt flag through /proc/PID/mem. No signal is sent, because a handler would cut sleep() and
- * poll(2) short (docs/internals/decisions.md). PHP's virtual machine finds the flag at its next loop
- * or call. The text is made without PHP's allocator: a backtrace must not exceed memory_limit. */
+ * poll(2) short (docs/internals/decisions.md). PHP's virtual machine finds the flag at its next
+ * loop or call. The text is made without PHP's allocator: a backtrace must not exceed
+ * memory_limit. */
 #include "php/slow_request.h"
 
 #include <stdatomic.h>

@@ -187,7 +187,11 @@ fn slow_requests(config: &Config) -> Option<String> {
     if slow.0.is_zero() {
         return None;
     }
-    let engine = config.engine.name.as_deref().and_then(|name| engines::find(name).ok());
+    let engine = config
+        .engine
+        .name
+        .as_deref()
+        .and_then(|name| engines::find(name).ok());
     if let Some(engine) = engine.filter(|engine| engine.is_external()) {
         return Some(format!(
             "http.slow_request has no effect with the engine `{}`, which gives no backtraces; use \
@@ -354,11 +358,17 @@ mod tests {
         assert_eq!(found_with(&config, &[]), "");
         config.engine.name = Some("fpm".into());
         let found = found_with(&config, &[]);
-        assert!(found.contains("http.slow_request has no effect with the engine `fpm`"), "{found}");
+        assert!(
+            found.contains("http.slow_request has no effect with the engine `fpm`"),
+            "{found}"
+        );
         config.engine.name = Some("classic".into());
         config.http.slow_request = "1m".parse().unwrap();
         let found = found_with(&config, &[]);
-        assert!(found.contains("is stopped after 1m (http.request_timeout)"), "{found}");
+        assert!(
+            found.contains("is stopped after 1m (http.request_timeout)"),
+            "{found}"
+        );
     }
 
     #[test]

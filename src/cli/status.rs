@@ -210,7 +210,10 @@ pub fn table(engine: &EngineStatus) -> String {
 /// The backtrace of a worker's request, if it is slow, as lines below the worker's.
 pub fn indented(worker: &WorkerStatus) -> String {
     let stack = worker.backtrace.as_deref().unwrap_or_default();
-    stack.lines().map(|line| format!("            {line}\n")).collect()
+    stack
+        .lines()
+        .map(|line| format!("            {line}\n"))
+        .collect()
 }
 
 pub fn duration(ms: u64) -> String {

@@ -60,7 +60,9 @@ impl WorkerMemories {
     /// Interrupts PHP in this worker. False if that is not possible.
     fn interrupt(&self, pid: u32) -> bool {
         let memory = self.lock().get(&pid).cloned();
-        memory.zip(writer()).is_some_and(|(memory, writer)| writer.try_send(memory).is_ok())
+        memory
+            .zip(writer())
+            .is_some_and(|(memory, writer)| writer.try_send(memory).is_ok())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<WorkerMemory>>> {
@@ -126,7 +128,10 @@ mod tests {
     #[test]
     fn interrupt_sets_the_flag_in_the_memory_of_a_known_worker() {
         let memories = WorkerMemories::default();
-        let memory = File::options().read(true).write(true).open("/proc/self/mem");
+        let memory = File::options()
+            .read(true)
+            .write(true)
+            .open("/proc/self/mem");
         memories.add(7, memory.unwrap().into(), FLAG.as_ptr() as u64);
         assert!(!memories.interrupt(8));
         assert_eq!(FLAG.load(Ordering::SeqCst), 0);

@@ -165,7 +165,11 @@ fn claimed(
     }
     match is_over {
         true => Some(Finding::RequestTimeout(slot.holder.clone())),
-        false => slot.holder.clone().filter(|_| becomes_slow).map(Finding::Slow),
+        false => slot
+            .holder
+            .clone()
+            .filter(|_| becomes_slow)
+            .map(Finding::Slow),
     }
 }
 
