@@ -42,7 +42,7 @@ pub struct Manifest {
     pub ready: Option<String>,
     /// Commands that run once it is ready. It is measured after they have ended.
     #[serde(default)]
-    pub settle: Vec<Vec<String>>,
+    pub once_ready: Vec<Vec<String>>,
     #[serde(default)]
     pub stop: Stop,
     /// Commands whose first line of output is a version.
@@ -88,7 +88,7 @@ impl Manifest {
         for (key, commands) in [
             ("start", &self.start),
             ("build", &self.build),
-            ("settle", &self.settle),
+            ("once_ready", &self.once_ready),
             ("version", &self.version),
         ] {
             let is_whole = commands.iter().all(|command| !command.is_empty());
@@ -110,7 +110,7 @@ impl Manifest {
 
     /// Checks that every word of every command has a value.
     pub fn check_words(&self, words: &Words) -> anyhow::Result<()> {
-        let commands = self.start.iter().chain(&self.build).chain(&self.settle);
+        let commands = self.start.iter().chain(&self.build).chain(&self.once_ready);
         let texts = commands.chain(&self.version).flatten();
         let texts = texts.chain(self.env.values());
         let needs = self

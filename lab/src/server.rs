@@ -39,8 +39,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Fills in its files in `directory`, starts it, waits until it answers a load's path, and
-    /// lets it settle. To be called from the main thread: it ends with the thread that starts it.
+    /// Fills in its files in `directory`, starts it, waits until it answers a load's path, and runs
+    /// the commands for then. To be called from the main thread: it ends with the thread that
+    /// starts it.
     pub fn start(
         manifest: &Manifest,
         words: &Words,
@@ -85,7 +86,7 @@ impl Server {
         }
         server.wait(&load.hello(port, manifest.ready.as_deref())?)?;
         server.start = began.elapsed();
-        for command in &manifest.settle {
+        for command in &manifest.once_ready {
             build::run(&words.command(command)?, directory)
                 .with_context(|| format!("it said: {}", server.output()))?;
         }

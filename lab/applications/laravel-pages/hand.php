@@ -1,8 +1,8 @@
 <?php
 
 /*
- * A boot written by hand: all requests, warm-ups too, are handled by the same application. What a
- * warm-up leaves in it, every visitor finds. It is how fast a warm boot can be, and no advice.
+ * A boot written by hand: the same application handles all requests, warm-ups too. Every visitor
+ * finds what a warm-up leaves in it. It shows how fast a warm boot can be, and is no advice.
  */
 
 use Illuminate\Contracts\Http\Kernel;
@@ -11,6 +11,7 @@ use Illuminate\Http\Request;
 require __DIR__.'/vendor/autoload.php';
 
 $app = require __DIR__.'/bootstrap/app.php';
+$app->instance('request', Request::create('/'));
 $kernel = $app->make(Kernel::class);
 $kernel->bootstrap();
 

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use super::Tiny;
 
+const MANIFEST: &str = "lab/contestants/php/manifest.toml";
+
 #[test]
 fn started_contestant_prints_its_commands_and_serves_until_a_signal() {
     let tiny = Tiny::new();
@@ -46,27 +48,25 @@ fn unknown_contestant_and_load_are_named_with_those_that_exist() {
     );
 }
 
-const MANIFEST: &str = "lab/contestants/php/manifest.toml";
-
 #[test]
-fn contestant_settles_once_it_answers_and_before_it_is_measured() {
+fn contestant_runs_commands_once_it_answers_and_before_it_is_measured() {
     let tiny = Tiny::new();
     // The load's page responds only once the command has requested another one.
     let index = "lab/contestants/php/index.php";
-    let waits = "'/settle' === $_SERVER['REQUEST_URI'] && touch(__DIR__.'/settled');\n\
-                 if (!file_exists(__DIR__.'/settled')) {\n    exit;\n}\necho";
+    let waits = "'/first' === $_SERVER['REQUEST_URI'] && touch(__DIR__.'/asked');\n\
+                 if (!file_exists(__DIR__.'/asked')) {\n    exit;\n}\necho";
     tiny.change(index, "echo", waits);
-    let settle = "settle = [[\"curl\", \"-sf\", \"127.0.0.1:@port@/settle\"]]\nstart =";
-    tiny.change(MANIFEST, "start =", settle);
+    let command = "once_ready = [[\"curl\", \"-sf\", \"127.0.0.1:@port@/first\"]]\nstart =";
+    tiny.change(MANIFEST, "start =", command);
     let said = tiny.succeed(&["run"]);
     assert!(!said.contains("hello: not measured"), "{said}");
 }
 
 #[test]
-fn contestant_that_does_not_settle_is_a_row_that_says_so() {
+fn contestant_whose_command_fails_is_a_row_that_says_so() {
     let tiny = Tiny::new();
-    let settle = "settle = [[\"sh\", \"-c\", \"echo no pages; exit 1\"]]\nstart =";
-    tiny.change(MANIFEST, "start =", settle);
+    let command = "once_ready = [[\"sh\", \"-c\", \"echo no pages; exit 1\"]]\nstart =";
+    tiny.change(MANIFEST, "start =", command);
     tiny.succeed(&["run"]);
     let markdown = tiny.read("target/lab/results/tiny.md");
     assert!(markdown.contains("exit status: 1: no pages"), "{markdown}");
