@@ -1,8 +1,8 @@
 <?php
 
 /*
- * A boot written by hand: all requests, warm-ups too, are handled by the same application. Every
- * visitor finds what a warm-up leaves in it. It is how fast a warm boot can be, and no advice.
+ * A boot written by hand: the same application handles all requests, warm-ups too. Every visitor
+ * finds what a warm-up leaves in it. It shows how fast a warm boot can be, and is no advice.
  */
 
 use Illuminate\Contracts\Http\Kernel;

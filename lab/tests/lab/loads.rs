@@ -133,7 +133,7 @@ fn resting_connections_are_measured_and_must_stay_open() {
         "length = { small = \"1s\"",
     );
     tiny.change(EXPERIMENT, "full = 3 }\nbody", "full = \"1s\" }\nbody");
-    let columns = "columns = [\"per_connection\", \"idle_cpu\"]\n#";
+    let columns = "columns = [\"rate\", \"cpu\", \"per_connection\", \"idle_cpu\"]\n#";
     tiny.change(EXPERIMENT, "columns", columns);
     // PHP's own server closes its connections.
     let said = tiny.succeed(&["run"]);
@@ -149,4 +149,7 @@ fn resting_connections_are_measured_and_must_stay_open() {
     for name in ["memory", "per_connection", "kept", "idle_cpu"] {
         assert!(sample[name].as_f64().unwrap() >= 0.0, "{name}: {sample}");
     }
+    let markdown = tiny.read("target/lab/results/tiny.md");
+    let head = "|  | memory per connection | CPU per idle second |";
+    assert!(markdown.contains(head), "{markdown}");
 }
