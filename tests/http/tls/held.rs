@@ -158,6 +158,9 @@ fn kept_connections_lose_nothing_at_renewals_and_reloads() {
     // Tests run as root, without a user for the front end.
     let is_expected = |line: &str| line.contains("create a user for it");
     let is_bad = |line: &str| line.contains(" WARN ") || line.contains(" ERROR ");
-    let bad: Vec<_> = log.lines().filter(|it| is_bad(it) && !is_expected(it)).collect();
+    let bad: Vec<_> = log
+        .lines()
+        .filter(|it| is_bad(it) && !is_expected(it))
+        .collect();
     assert!(bad.is_empty(), "{bad:#?}");
 }

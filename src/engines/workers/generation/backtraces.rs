@@ -7,13 +7,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
-use tracing::{debug, warn};
-
-use super::in_flight::{Holder, Key};
-use super::state::GenerationState;
-use crate::observe::rate_limit::LineRate;
+use tracing::debug;
 
 /// Workers whose flags are to be set. More are not asked.
 const MAX_ASKED: usize = 1024;
@@ -58,7 +53,7 @@ impl WorkerMemories {
     }
 
     /// Interrupts PHP in this worker. False if that is not possible.
-    fn interrupt(&self, pid: u32) -> bool {
+    pub fn interrupt(&self, pid: u32) -> bool {
         let memory = self.lock().get(&pid).cloned();
         memory
             .zip(writer())
@@ -82,37 +77,6 @@ fn writer() -> Option<&'static SyncSender<Arc<WorkerMemory>>> {
         started.is_ok().then_some(sender)
     };
     WRITER.get_or_init(start).as_ref()
-}
-
-impl GenerationState {
-    /// Counts and logs a slow request, and asks its worker for the backtrace.
-    pub(super) fn report_slow(&self, key: Key, holder: &Holder) {
-        let note = self.in_flight.with(key, |slot| {
-            slot.is_slow = true;
-            (slot.event, format!("{} {}", slot.method, slot.uri))
-        });
-        let Some((event, what)) = note else {
-            return;
-        };
-        self.metrics.slow_requests(self.engine).inc();
-        static REPORTED: LineRate = LineRate::new();
-        REPORTED.log(Instant::now(), |left_out| {
-            // The line may belong to its successor, whose events have other tickets.
-            self.board.trace(holder.worker, key.ticket);
-            let backtrace = match self.memories.interrupt(holder.pid.get()) {
-                true => "follows at PHP's next loop or call",
-                false => "none: the worker's memory cannot be opened (/proc/self/mem)",
-            };
-            warn!(
-                request_id = event,
-                pid = holder.pid.get(),
-                request = what,
-                backtrace,
-                left_out,
-                "slow request (http.slow_request)"
-            );
-        });
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub(crate) mod master;
 mod parking;
 mod revalidation;
 pub(super) mod scale;
+mod slow_requests;
 pub(crate) mod state;
 mod stopped;
 mod stuck;
