@@ -1,8 +1,9 @@
 <?php
 /**
- * Runs a script under `php`, which has no HTTP support, with the behaviour of php-cgi. cli.rs joins
- * this file and those of cli/, this one last: `php -f` takes one file, and scripts would see each
- * further one in get_included_files():
+ * Runs a script under `php`, which has no HTTP support, with the behaviour of php-cgi.
+ *
+ * cli.rs joins this file and those of cli/, this one last: `php -f` takes one file, and scripts
+ * would see each further one in get_included_files():
  *
  *     php -d auto_prepend_file= -d auto_append_file= -d session.auto_start=0 -f cli.php
  *
