@@ -401,15 +401,13 @@ impl Engine for Pool {
         let shared = current.as_ref().map(|generation| &generation.shared);
         let warm_ups = shared.map(|shared| shared.warm_ups()).unwrap_or_default();
         let known = self.0.spec.learned.as_ref();
-        // The boot's own reason is newer than that of an earlier try.
-        let of_the_boot = warm_ups.left_out.into_iter().map(|(page, reason)| {
-            let why = reason.in_the_boot().into();
-            LeftOut { page, reason, why }
-        });
-        let mut left_out: Vec<_> = of_the_boot.collect();
-        for known in known.map(|known| known.left_out()).unwrap_or_default() {
-            if left_out.iter().all(|left| left.page != known.page) {
-                left_out.push(known);
+        let mut left_out = known.map(|known| known.left_out()).unwrap_or_default();
+        for (page, reason) in warm_ups.left_out {
+            // Another reason of an earlier try is out of date.
+            left_out.retain(|it| it.page != page || it.reason == reason);
+            if left_out.iter().all(|it| it.page != page) {
+                let why = reason.in_the_boot().into();
+                left_out.push(LeftOut { page, reason, why });
             }
         }
         EngineStatus {
