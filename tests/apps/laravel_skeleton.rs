@@ -6,46 +6,9 @@ use super::laravel_visitors::{self, CONVERSATION, TOKEN, is_booted};
 use super::site::{BOOTING, Site};
 use super::visitors::{same, sound, talk};
 
-const FRONT: &str = "<?php
-
-use Illuminate\\Foundation\\Application;
-use Illuminate\\Http\\Request;
-
-define('LARAVEL_START', microtime(true));
-
-// Determine if the application is in maintenance mode...
-if (file_exists($maintenance = __DIR__.'/../storage/framework/maintenance.php')) {
-    require $maintenance;
-}
-
-// Register the Composer autoloader...
-require __DIR__.'/../vendor/autoload.php';
-
-// Bootstrap Laravel and handle the request...
-/** @var Application $app */
-$app = require_once __DIR__.'/../bootstrap/app.php';
-
-$app->handleRequest(Request::capture());
-";
-
-const BOOTSTRAP: &str = "<?php
-
-use Illuminate\\Foundation\\Application;
-use Illuminate\\Foundation\\Configuration\\Exceptions;
-use Illuminate\\Foundation\\Configuration\\Middleware;
-
-return Application::configure(basePath: dirname(__DIR__))
-    ->withRouting(
-        web: __DIR__.'/../routes/web.php',
-        api: __DIR__.'/../routes/api.php',
-    )
-    ->withMiddleware(function (Middleware $middleware): void {
-        //
-    })
-    ->withExceptions(function (Exceptions $exceptions): void {
-        //
-    })->create();
-";
+// The lab measures the same application.
+const FRONT: &str = include_str!("../../lab/applications/laravel/public/index.php");
+const BOOTSTRAP: &str = include_str!("../../lab/applications/laravel/bootstrap/app.php");
 
 /// Laravel 13 without anything of Surus.
 pub fn unmodified() -> Site {

@@ -3,7 +3,21 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::{project, run, says};
+use crate::{Said, project, run, says};
+
+/// What `surus check --boot` says of a project on `rewind`.
+fn check_boot(project: &Path) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args([
+        "check",
+        "--boot",
+        "--engine",
+        "rewind",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    run(command.arg(project))
+}
 
 /// A page that a warm-up changes for everybody, with a random value in it.
 const KEEPS: &str = "<?php
@@ -24,20 +38,7 @@ fn check_boot_names_the_warm_up_that_changes_answers() {
         ),
     ];
     let changed = project(&files);
-    let boot = |project: &Path| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
-        run(command
-            .args([
-                "check",
-                "--boot",
-                "--engine",
-                "rewind",
-                "--listen",
-                "127.0.0.1:0",
-            ])
-            .arg(project))
-    };
-    let said = boot(changed.path());
+    let said = check_boot(changed.path());
     assert_eq!(said.status, 1, "{}{}", said.stdout, said.stderr);
     says(
         &said.stdout,
@@ -51,7 +52,7 @@ fn check_boot_names_the_warm_up_that_changes_answers() {
         "[engine]\nwarmup = [\"/harmless\"]\n",
     )
     .unwrap();
-    let said = boot(changed.path());
+    let said = check_boot(changed.path());
     assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
     says(
         &said.stdout,
@@ -77,9 +78,7 @@ fn check_boot_names_the_warm_up_that_gives_all_visitors_one_token() {
         ("public/index.php", ONE_TOKEN),
         ("surus.toml", "[engine]\nwarmup = [\"/form\"]\n"),
     ]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
-    command.args(["check", "--boot", "--engine", "rewind"]);
-    let said = run(command.arg(project.path()));
+    let said = check_boot(project.path());
     says(
         &said.stdout,
         &[
@@ -101,9 +100,7 @@ fn check_boot_names_the_warm_up_that_the_boot_leaves_out() {
         ("public/page.inc", "once"),
         ("surus.toml", "[engine]\nwarmup = [\"/once\", \"/fine\"]\n"),
     ]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
-    command.args(["check", "--boot", "--engine", "rewind"]);
-    let said = run(command.arg(project.path()));
+    let said = check_boot(project.path());
     says(
         &said.stdout,
         &[
@@ -129,9 +126,7 @@ fn check_boot_names_all_of_many_warm_ups_that_the_boot_leaves_out() {
         ("public/page.inc", "once"),
         ("surus.toml", &format!("[engine]\nwarmup = [{urls}]\n")),
     ]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
-    command.args(["check", "--boot", "--engine", "rewind"]);
-    let said = run(command.arg(project.path()));
+    let said = check_boot(project.path());
     for number in 1..=40 {
         let left = format!("! GET /once?{number} is left out of the warm-ups");
         says(&said.stdout, &[&left]);
