@@ -277,6 +277,7 @@ impl Learner {
         Ok(())
     }
 
+    /// Counts and logs a try that has failed.
     fn failed(&self, page: &str, why: String) {
         let engine = self.planned.pool_config.name;
         let tries = self.learned().failed(page, why.clone());

@@ -110,8 +110,7 @@ pub struct Settings {
     /// (`sapi/php/direct_binding.c`). PHP takes about 5% less time, but reads its whole library at
     /// the start, which slows down Lambda cold starts.
     pub direct_binding: bool,
-    /// On `standby`, `fork`, `cgi` and `cli`: processes in addition to `workers`, which serve like
-    /// the others.
+    /// On `standby`, `fork`, `cgi` and `cli`: more processes that serve, in addition to `workers`.
     pub spare_workers: usize,
     /// How many requests may wait for a worker; more are rejected at once.
     #[serde(deserialize_with = "queue")]

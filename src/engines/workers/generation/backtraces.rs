@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tracing::debug;
 
-/// Workers whose flags are to be set. More are not asked.
+/// The most workers that wait for the thread to set their flags. Others give no backtrace.
 const MAX_ASKED: usize = 1024;
 
 /// The memory of a worker.
