@@ -103,6 +103,12 @@ impl Condition {
             .as_ref()
             .is_some_and(|(text, _)| text.has_rule_groups())
     }
+
+    /// Whether the condition sets the groups `%0` to `%9` if it holds.
+    fn sets_groups(&self) -> bool {
+        let is_pattern = |test: &(Template, Test)| matches!(test.1, Test::Pattern(_));
+        !self.is_negated && self.test.as_ref().is_none_or(is_pattern)
+    }
 }
 
 impl Test {
@@ -163,7 +169,7 @@ impl Test {
 }
 
 /// Whether all conditions hold, counting an `OR` chain as one. None if the result depends on
-/// something unknown.
+/// something unknown. `matched` receives the groups of the last match.
 pub(super) fn all_hold(
     all: &[Condition],
     view: &FactsView<'_>,
@@ -172,36 +178,8 @@ pub(super) fn all_hold(
     matched: &mut Matched,
 ) -> Option<bool> {
     let mut certain = true;
-    let mut at = 0;
-    while let Some(condition) = all.get(at) {
-        let found = condition.holds(view, files, rule, matched);
-        at += 1;
-        if condition.is_or {
-            match found {
-                Some(true) => {
-                    // The rest of this chain need not be evaluated.
-                    while all.get(at - 1).is_some_and(|condition| condition.is_or) {
-                        at += 1;
-                    }
-                }
-                Some(false) => {}
-                None => {
-                    // Another condition of the chain may certainly hold.
-                    let chain = all[at..]
-                        .iter()
-                        .take_while(|condition| condition.is_or)
-                        .count();
-                    let rest = &all[at..(at + chain + 1).min(all.len())];
-                    let holds = rest
-                        .iter()
-                        .any(|one| one.holds(view, files, rule, matched) == Some(true));
-                    certain &= holds;
-                    at += rest.len();
-                }
-            }
-            continue;
-        }
-        match found {
+    for chain in all.split_inclusive(|condition| !condition.is_or) {
+        match any_holds(chain, view, files, rule, matched) {
             Some(true) => {}
             Some(false) => return Some(false),
             None => certain = false,
@@ -210,40 +188,76 @@ pub(super) fn all_hold(
     certain.then_some(true)
 }
 
+/// Whether a condition of an `OR` chain holds. The groups become unknown if it is uncertain which
+/// condition sets them.
+fn any_holds(
+    chain: &[Condition],
+    view: &FactsView<'_>,
+    files: &dyn FileLookup,
+    rule: &Matched,
+    matched: &mut Matched,
+) -> Option<bool> {
+    let mut certain = true;
+    // Whether a condition that may hold sets groups. Later conditions do not see these, because
+    // Apache evaluates them only if that condition does not hold.
+    let mut may_set_groups = false;
+    for condition in chain {
+        let mut found = None;
+        let holds = condition.holds(view, files, rule, matched, &mut found);
+        if holds == Some(false) {
+            continue;
+        }
+        if holds == Some(true) && certain {
+            if let Some(found) = found {
+                *matched = found;
+            }
+            return Some(true);
+        }
+        certain = false;
+        may_set_groups |= condition.sets_groups();
+        if holds == Some(true) {
+            matched.is_unknown |= may_set_groups;
+            return Some(true);
+        }
+    }
+    matched.is_unknown |= may_set_groups;
+    // As in Apache, a chain that nothing follows holds.
+    certain.then(|| chain.last().is_some_and(|last| last.is_or))
+}
+
 impl Condition {
+    /// Whether the condition holds. None if that is unknown. `found` receives the groups of a
+    /// match.
     fn holds(
         &self,
         view: &FactsView<'_>,
         files: &dyn FileLookup,
         rule: &Matched,
-        matched: &mut Matched,
+        matched: &Matched,
+        found: &mut Option<Matched>,
     ) -> Option<bool> {
-        let (text, test) = self.test.as_ref()?;
+        let (template, test) = self.test.as_ref()?;
         let steps = &view.facts.steps;
-        if !text.is_known(view) {
+        if !template.is_known(view, rule, matched) {
             return None;
         }
-        let before = std::mem::take(matched);
         if view.filename.is_none()
-            && text.is_filename()
+            && template.is_filename()
             && let Some(kind) = test.kind()
         {
-            *matched = before;
             return Some((files.requested()? == kind) != self.is_negated);
         }
-        let template = text;
-        let text = template.expand(view, rule, &before, None);
+        let text = template.expand(view, rule, matched, None);
         let cost = if test.looks_up() { LOOKUP } else { 1 };
         if !steps.take(cost) || !steps.take_copy(text.len()) {
             return None;
         }
-        let mut found = None;
         let kind = |path: &str| files.find(path).map(|entry| entry.kind);
         let holds = match test {
             // Clients could otherwise choose any file.
             _ if test.looks_up()
                 && has_parent_component(&text)
-                && template.adds_parent_component(view, rule, &before) =>
+                && template.adds_parent_component(view, rule, matched) =>
             {
                 files.reject();
                 None
@@ -286,24 +300,12 @@ impl Condition {
             Test::Pattern(pattern) => {
                 let holds = pattern.is_match(&text, steps);
                 if holds == Some(true) && !self.is_negated {
-                    found = pattern.groups(&text, steps).map(|groups| Matched {
-                        text: text.clone().into_owned(),
-                        groups,
-                    });
+                    let groups = pattern.groups(&text, steps)?;
+                    *found = Some(Matched::new(text.into_owned(), groups));
                 }
-                match holds {
-                    Some(true) if !self.is_negated && found.is_none() => None,
-                    holds => holds,
-                }
+                holds
             }
         };
-        let Some(holds) = holds else {
-            drop(text);
-            *matched = before;
-            return None;
-        };
-        drop(text);
-        *matched = found.unwrap_or(before);
-        Some(holds != self.is_negated)
+        Some(holds? != self.is_negated)
     }
 }

@@ -117,7 +117,8 @@ impl Env {
     pub fn has(&self, name: &str) -> Option<bool> {
         let mut unknown = self.unknown.iter();
         let is_known = !unknown.any(|unknown| unknown.eq_ignore_ascii_case(name));
-        is_known.then(|| self.get(name).is_some())
+        let has = self.get(name).is_some();
+        (is_known && (has || !is_named_group(name))).then_some(has)
     }
 
     pub fn set_unknown(&mut self, name: &str) {
@@ -159,6 +160,13 @@ impl Env {
         }
         self.set("REDIRECT_STATUS", "200".into());
     }
+}
+
+/// Whether Apache sets variables of such a name, from the named groups of `<FilesMatch>`. Surus
+/// does not.
+fn is_named_group(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    upper.trim_start_matches("REDIRECT_").starts_with("MATCH_")
 }
 
 /// What rules can read during their evaluation.
@@ -211,7 +219,8 @@ impl Variable {
             return Some(Variable::Header(name["HTTP:".len()..].to_owned()));
         }
         if upper.starts_with("ENV:") {
-            return Some(Variable::Env(name["ENV:".len()..].to_owned()));
+            let name = &name["ENV:".len()..];
+            return (!is_named_group(name)).then(|| Variable::Env(name.to_owned()));
         }
         let name = upper.as_str();
         Some(match name {

@@ -2,6 +2,7 @@
 //! one file.
 
 use std::cell::OnceCell;
+use std::ptr;
 use std::sync::{Arc, LazyLock};
 
 use super::access::{AccessDenied, FileAccess};
@@ -116,6 +117,13 @@ impl MergedRules {
         self.memory.is_some() && last.is_some_and(|(_, last)| Arc::ptr_eq(last, file))
     }
 
+    /// All blocks, in Apache's merge order.
+    fn blocks(&self) -> impl Iterator<Item = &Block> {
+        let files = self.levels.iter();
+        let outside = files.clone().filter_map(|(_, file)| file.blocks.first());
+        outside.chain(files.flat_map(|(_, file)| file.blocks.iter().skip(1)))
+    }
+
     /// The directives for a file of this name.
     pub(crate) fn for_file<'a>(&'a self, name: &'a str, steps: &'a Steps) -> FileRules<'a> {
         FileRules {
@@ -226,9 +234,22 @@ impl<'a> FileRules<'a> {
             return;
         }
         let (certain, uncertain) = self.blocks();
-        for set in certain.iter().flat_map(|block| &block.env) {
-            set.apply(facts, path, env);
+        let mut certain = certain.iter().peekable();
+        let mut may_apply = uncertain.iter().peekable();
+        // A line may read variables of earlier sections, also of those that may not apply.
+        for block in self.merged.blocks() {
+            let is_block = |next: &&&Block| ptr::eq(**next, block);
+            if certain.next_if(is_block).is_some() {
+                for set in &block.env {
+                    set.apply(facts, path, env);
+                }
+            } else if may_apply.next_if(is_block).is_some() {
+                for set in &block.env {
+                    set.apply_uncertain(facts, path, env);
+                }
+            }
         }
+        // As in Apache, `<If>` applies after all other sections.
         for set in uncertain.iter().flat_map(|block| &block.env) {
             set.apply_uncertain(facts, path, env);
         }

@@ -203,19 +203,14 @@ impl Rules {
             None => certain = false,
         }
         let mut matched = Matched::default();
-        if rule.needs_groups
-            && certain
-            && let Some(pattern) = &rule.pattern
-        {
-            match pattern.groups(subject, steps) {
-                Some(groups) => {
-                    matched = Matched {
-                        text: subject.to_owned(),
-                        groups,
-                    }
-                }
-                None => certain = false,
-            }
+        if rule.needs_groups {
+            let pattern = rule.pattern.as_ref().filter(|_| certain);
+            let groups = pattern.and_then(|pattern| pattern.groups(subject, steps));
+            certain = groups.is_some();
+            matched = match groups {
+                Some(groups) => Matched::new(subject.to_owned(), groups),
+                None => Matched::unknown(),
+            };
         }
         let mut condition = Matched::default();
         let view = FactsView {
@@ -250,7 +245,7 @@ impl Rules {
         }
         let escape = rule.flags.escape;
         let to = rule.to.as_ref();
-        if to.is_some_and(|to| !to.is_known(&view)) {
+        if to.is_some_and(|to| !to.is_known(&view, &matched, &condition)) {
             return Applied::Unknown;
         }
         // Like Apache since 2.4.60. An encoded question mark of the client would begin a query.
@@ -269,7 +264,7 @@ impl Rules {
             .iter()
             .map(|(name, value)| {
                 let value = match value {
-                    VariableValue::Text(text) if text.is_known(&view) => {
+                    VariableValue::Text(text) if text.is_known(&view, &matched, &condition) => {
                         let text = text.expand(&view, &matched, &condition, None);
                         Some(Some(text.into_owned()))
                     }

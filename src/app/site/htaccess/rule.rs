@@ -240,25 +240,34 @@ impl Flags {
                 "bnp" | "backrefnoplus" => keeps_spaces = true,
                 "bctls" => only_controls = true,
                 "dpi" | "discardpath" => flags.discards_path_info = true,
-                "e" | "env" => match value.strip_prefix('!') {
-                    Some(name) => flags.env.push((name.to_owned(), VariableValue::Unset)),
-                    None => {
-                        let (name, text) = value.split_once(':').unwrap_or((value, ""));
-                        let text = Template::parse(text)
-                            .map_or(VariableValue::Unknown, VariableValue::Text);
-                        flags.env.push((name.to_owned(), text));
+                "e" | "env" => {
+                    let (name, text) = value.split_once(':').unwrap_or((value, ""));
+                    if has_placeholder(name) {
+                        unknown(from_request(flag));
                     }
-                },
+                    flags.env.push(match value.strip_prefix('!') {
+                        Some(name) => (name.to_owned(), VariableValue::Unset),
+                        None => {
+                            let text = Template::parse(text)
+                                .map_or(VariableValue::Unknown, VariableValue::Text);
+                            (name.to_owned(), text)
+                        }
+                    });
+                }
                 "h" | "handler" => {
                     let handler = FileHandler::named(value);
-                    if handler == FileHandler::Unknown {
+                    if has_placeholder(value) {
+                        unknown(from_request(flag));
+                    } else if handler == FileHandler::Unknown {
                         unknown(not_php(flag));
                     }
                     flags.handler = Some(handler);
                 }
                 "t" | "type" => {
                     let kind = MediaType::named(value);
-                    if kind.handler == FileHandler::Unknown {
+                    if has_placeholder(value) {
+                        unknown(from_request(flag));
+                    } else if kind.handler == FileHandler::Unknown {
                         unknown(not_php(flag));
                     }
                     flags.media_type = Some(kind);
@@ -281,6 +290,16 @@ impl Flags {
         };
         Ok(flags)
     }
+}
+
+/// Whether Apache replaces a part of the name in a flag, which Surus takes literally.
+fn has_placeholder(name: &str) -> bool {
+    name.contains(['$', '%', '\\'])
+}
+
+/// The problem of a flag with such a name.
+fn from_request(flag: &str) -> String {
+    format!("the flag {flag} takes a name from the request")
 }
 
 /// The status of the flag `R`. As in Apache, an unknown word means 302.

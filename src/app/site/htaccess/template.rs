@@ -26,9 +26,27 @@ enum TemplatePiece {
 pub struct Matched {
     pub text: String,
     pub groups: Groups,
+    /// A pattern that cannot be evaluated may have set other groups.
+    pub is_unknown: bool,
 }
 
 impl Matched {
+    pub fn new(text: String, groups: Groups) -> Matched {
+        Matched {
+            text,
+            groups,
+            is_unknown: false,
+        }
+    }
+
+    /// The groups of a pattern that cannot be evaluated.
+    pub fn unknown() -> Matched {
+        Matched {
+            is_unknown: true,
+            ..Matched::default()
+        }
+    }
+
     /// Returns bytes, because patterns match bytes: a group may end inside a character.
     pub fn group(&self, number: usize) -> &[u8] {
         let range: Option<Range<usize>> = self.groups[number].clone();
@@ -116,10 +134,12 @@ impl Template {
     }
 
     /// Whether all values of the template are known.
-    pub fn is_known(&self, view: &FactsView<'_>) -> bool {
+    pub fn is_known(&self, view: &FactsView<'_>, rule: &Matched, condition: &Matched) -> bool {
         let is_known = |piece: &TemplatePiece| match piece {
+            TemplatePiece::Text(_) => true,
+            TemplatePiece::Rule(_) => !rule.is_unknown,
+            TemplatePiece::Condition(_) => !condition.is_unknown,
             TemplatePiece::Variable(variable) => variable.is_known(view),
-            _ => true,
         };
         view.facts.steps.take(self.0.len() * view.env.steps()) && self.0.iter().all(is_known)
     }
@@ -255,10 +275,8 @@ mod tests {
             env: &env,
             is_subrequest: false,
         };
-        let matched = Matched {
-            text: "xyz".into(),
-            groups: std::array::from_fn(|at| (at == 1).then_some(1..3)),
-        };
+        let groups = std::array::from_fn(|at| (at == 1).then_some(1..3));
+        let matched = Matched::new("xyz".into(), groups);
         let expanded = |text: &str| {
             let template = Template::parse(text).unwrap();
             let none = Matched::default();
@@ -292,10 +310,8 @@ mod tests {
             env: &env,
             is_subrequest: false,
         };
-        let matched = Matched {
-            text: "./".into(),
-            groups: std::array::from_fn(|at| (at < 3).then_some(at.saturating_sub(1)..at)),
-        };
+        let groups = std::array::from_fn(|at| (at < 3).then_some(at.saturating_sub(1)..at));
+        let matched = Matched::new("./".into(), groups);
         let none = Matched::default();
         for (text, adds) in [
             ("%{DOCUMENT_ROOT}/../x", false),

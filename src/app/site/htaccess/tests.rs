@@ -15,6 +15,7 @@ mod firewalls;
 mod hostile;
 mod media_types;
 mod shortage;
+mod uncertain;
 
 fn read(text: &str) -> HtaccessFile {
     super::read(text, &SiteMemory::default())

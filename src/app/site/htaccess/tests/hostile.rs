@@ -246,6 +246,43 @@ fn evaluation_that_takes_too_many_steps_is_denied() {
     }
 }
 
+/// Look-around on so long a text is undecided, and so are its groups.
+#[test]
+fn condition_on_groups_of_an_undecided_pattern_denies() {
+    let long = "a".repeat(3000);
+    let (dir, closed) =
+        site("RewriteEngine On\nRewriteCond $1 ^admin/\nRewriteRule ^(?!public/)(.+)$ - [F]");
+    fs::create_dir(dir.path().join("admin")).unwrap();
+    fs::write(dir.path().join("admin/x.php"), "<?php").unwrap();
+    for path in ["/admin/x.php", &format!("/admin/x.php/{long}")] {
+        let found = closed.resolve(path);
+        assert!(
+            matches!(found, Resolution::Denied(_)),
+            "{path:.20}: {found:?}"
+        );
+    }
+    assert!(matches!(closed.resolve("/a.txt"), Resolution::File(_)));
+    let (_dir, closed) = site(
+        "RewriteEngine On\nRewriteCond %{HTTP:X-A} ^(?=.)(.*)$\nRewriteCond %1 bad\n\
+         RewriteRule ^ - [F]",
+    );
+    for (value, is_denied) in [
+        ("bad", true),
+        (&format!("bad{long}"), true),
+        ("good", false),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-a", value.parse().unwrap());
+        let path = normalize("/a.txt").unwrap();
+        let found = closed.find_for(&facts(&headers), &path, Instant::now());
+        assert_eq!(
+            matches!(found, Resolution::Denied(_)),
+            is_denied,
+            "{value:.20}: {found:?}"
+        );
+    }
+}
+
 /// Threads that need the same file wait for the one that reads it.
 #[test]
 fn file_is_read_once_for_many_threads() {
