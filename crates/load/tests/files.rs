@@ -76,6 +76,25 @@ fn file_of_requests_has_json_curl_and_bare_lines() {
             "line 2: `$` before a quote is not supported; write the request as JSON",
         ),
         (
+            "/a\n/b -d @put.json",
+            "line 2: -d @FILE is not supported; write the body itself, or use a line of JSON",
+        ),
+        (
+            "/a -d a=1 --data-binary @",
+            "line 1: --data-binary @FILE is not supported; write",
+        ),
+        ("/a --data @-", "line 1: --data @FILE is not supported"),
+        (
+            "/a --data-ascii '@a b'",
+            "line 1: --data-ascii @FILE is not supported",
+        ),
+        (
+            "/a -H 'Expect:'",
+            "line 1: -H Expect: has no value, so curl would not send it; leave it out",
+        ),
+        ("/a -H 'X-Empty;'", "line 1: -H X-Empty;: `:` is missing"),
+        ("/a -d", "line 1: -d needs a value"),
+        (
             "/a@0",
             "line 1: /a@0: the weight 0 is not between 1 and 4294967295; write %40 for an @",
         ),
@@ -90,6 +109,60 @@ fn file_of_requests_has_json_curl_and_bare_lines() {
             .unwrap_err()
             .contains("no URL was given")
     );
+}
+
+#[test]
+fn several_bodies_of_a_line_are_joined_as_curl_joins_them() {
+    let base = Url::parse("http://a").unwrap().origin;
+    for (line, body) in [
+        ("curl -d a=1 /x --data b=2", "a=1&b=2"),
+        ("--data-binary a --data-ascii b --data-raw c /x", "a&b&c"),
+        ("-d '' -d b /x", "&b"),
+        ("-d '' /x", ""),
+        // An `@` further on is no file, and --data-raw reads none.
+        ("-d a=@b -d ' @c' --data-raw @d /x", "a=@b& @c&@d"),
+    ] {
+        let requests = parse_file(line, Some(&base)).unwrap();
+        assert_eq!(requests[0].method, "POST", "{line}");
+        assert_eq!(requests[0].body, body, "{line}");
+        assert_eq!(requests[0].headers.len(), 1, "{line}");
+    }
+}
+
+#[test]
+fn option_of_curl_that_is_not_known_is_refused() {
+    let base = Url::parse("http://a").unwrap().origin;
+    for option in [
+        "-F a=b",
+        "--form a=b",
+        "--form-string a=b",
+        "--data-urlencode a=b",
+        "--json {}",
+        "--url-query a=b",
+        "-G",
+        "--get",
+        "-u a:b",
+        "--user a:b",
+        "-b a=b",
+        "--cookie a=b",
+        "-A agent",
+        "-e referer",
+        "-T file",
+        "--url /y",
+        "-K file",
+        "-da=b",
+        "-XPUT",
+        "--data=a",
+        "--next",
+        "--",
+        "-",
+    ] {
+        let error = parse_file(&format!("curl -d a /x {option}"), Some(&base)).unwrap_err();
+        let name = option.split(' ').next().unwrap();
+        let expected =
+            format!("line 1: unknown option {name}; -X, -H, -d, --data-raw and -I are known");
+        assert_eq!(error, expected);
+    }
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn curl(words: &[String], base: Option<&Origin>) -> Result<Request, String> {
     let may_have_weight = words.len() == 1;
     let mut words = words.iter().map(String::as_str).peekable();
     words.next_if_eq(&"curl");
-    let (mut target, mut method, mut headers, mut body) = (None, None, Vec::new(), None);
+    let (mut target, mut method, mut headers, mut data) = (None, None, Vec::new(), Vec::new());
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word {
@@ -111,13 +111,29 @@ fn curl(words: &[String], base: Option<&Origin>) -> Result<Request, String> {
                 let (name, value) = header
                     .split_once(':')
                     .ok_or_else(|| format!("-H {header}: `:` is missing"))?;
+                if value.trim().is_empty() {
+                    return Err(format!(
+                        "-H {header} has no value, so curl would not send it; leave it out"
+                    ));
+                }
                 headers.push((name.trim().to_string(), value.trim().to_string()));
             }
-            "-d" | "--data" | "--data-raw" | "--data-binary" => body = Some(value()?.to_string()),
+            "-d" | "--data" | "--data-ascii" | "--data-binary" => {
+                let part = value()?;
+                // curl sends the contents of that file.
+                if part.starts_with('@') {
+                    return Err(format!(
+                        "{word} @FILE is not supported; write the body itself, or use a line of \
+                         JSON"
+                    ));
+                }
+                data.push(part);
+            }
+            "--data-raw" => data.push(value()?),
             "-I" | "--head" => method = Some("HEAD".into()),
             option if option.starts_with('-') => {
                 return Err(format!(
-                    "unknown option {option}; -X, -H, -d and -I are known"
+                    "unknown option {option}; -X, -H, -d, --data-raw and -I are known"
                 ));
             }
             text if target.is_none() => {
@@ -139,10 +155,10 @@ fn curl(words: &[String], base: Option<&Origin>) -> Result<Request, String> {
     let mut request = Request::get(url);
     request.weight = weight;
     request.headers = headers;
-    if let Some(body) = body {
+    if !data.is_empty() {
         request.method = "POST".into();
         request.declare(FORM);
-        request.body = Bytes::from(body);
+        request.body = Bytes::from(data.join("&"));
     }
     if let Some(method) = method {
         request.method = method;
