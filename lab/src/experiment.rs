@@ -104,7 +104,7 @@ pub struct Load {
     /// are not counted.
     meanwhile: Option<String>,
     /// Statuses with which an overloaded server refuses a request. Any other unexpected response
-    /// ends the contestant's turn.
+    /// ends the load, which is then not measured in this turn.
     #[serde(default)]
     pub refusals: Vec<u16>,
     /// The value of `Host`, for applications that answer only by their name.

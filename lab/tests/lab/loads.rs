@@ -74,6 +74,21 @@ fn refusals_are_counted_and_do_not_end_the_turn() {
 }
 
 #[test]
+fn unexpected_response_ends_its_load_and_not_the_next() {
+    let tiny = Tiny::new();
+    let wrong = "[[load]]\nname = \"wrong\"\ntitle = \"Wrong\"\npath = \"/\"\nconnections = 1\n\
+        warm_up = { small = 1, full = 1 }\nlength = { small = 3, full = 3 }\n\
+        body = \"another text\"\n\n[[load]]";
+    tiny.change(EXPERIMENT, "[[load]]", wrong);
+    let said = tiny.succeed(&["run"]);
+    let reason = "wrong: not measured: warm-up: 1 unexpected responses; the first to ";
+    assert!(said.contains(reason), "{said}");
+    assert!(!said.contains("hello: not measured"), "{said}");
+    let sample = first_sample(&tiny);
+    assert!(sample["rate"].as_f64().unwrap() > 0.0, "{sample}");
+}
+
+#[test]
 fn no_request_of_a_warm_up_is_abandoned() {
     let tiny = Tiny::new();
     let warm_up = "warm_up = { small = \"50ms\", full = \"50ms\" }";
