@@ -4,8 +4,6 @@
 // the table of docs/guides/api.md. `make api-cost` runs it with the revision of this repository.
 
 use Surus\Api\App;
-use Surus\Api\Request;
-use Surus\Lambda\Hook;
 use Surus\Process;
 
 spl_autoload_register(
@@ -19,6 +17,39 @@ final class NewUser
 {
     public function __construct(public string $name, public int $age, public ?string $mail = null)
     {
+    }
+}
+
+/** Stands in for php://input, which is empty in the CLI: the body of a POST. */
+final class Input
+{
+    public const BODY = '{"name":"Gisgo","age":30}';
+
+    public mixed $context = null;
+    private int $at = 0;
+
+    public function stream_open(string $path): bool
+    {
+        return 'php://input' === $path;
+    }
+
+    public function stream_read(int $length): string
+    {
+        $part = substr(self::BODY, $this->at, $length);
+        $this->at += strlen($part);
+
+        return $part;
+    }
+
+    public function stream_eof(): bool
+    {
+        return $this->at >= strlen(self::BODY);
+    }
+
+    /** @return array<string, int> */
+    public function stream_stat(): array
+    {
+        return [];
     }
 }
 
@@ -42,28 +73,34 @@ $app->post('/users', fn (NewUser $user) => ['name' => $user->name]);
 // The work of run() for each request on `worker`, which also restores the process's settings.
 $process = new Process();
 $serve = (new ReflectionMethod($app, 'serving'))->invoke($app, $process);
-$get = static function (string $path) use ($serve): Closure {
-    return static function () use ($serve, $path): void {
-        $_SERVER['REQUEST_METHOD'] = 'GET';
+$ask = static function (string $method, string $path, string $type = '') use ($serve): Closure {
+    return static function () use ($serve, $method, $path, $type): void {
+        $_SERVER['REQUEST_METHOD'] = $method;
         $_SERVER['REQUEST_URI'] = $path;
+        $_SERVER['CONTENT_TYPE'] = $type;
         $serve();
     };
 };
+stream_wrapper_unregister('php');
+stream_wrapper_register('php', Input::class);
 $cases = [
     'bare echo json_encode()' => static function (): void {
         header('Content-Type: application/json');
         echo json_encode(['message' => 'Hello World!']);
     },
-    'hello' => $get('/'),
-    '`int` parameter, last of 100 patterns' => $get('/users99/17'),
-    'two middlewares' => $get('/middleware'),
-    '404' => $get('/none'),
-    // The CLI has no body, so that this one creates its request, too.
-    'body of a class with 3 parameters' => static function () use ($app, $process): void {
-        $process->restore();
-        Hook::begin();
-        $app->handle(Request::json('POST', '/users', ['name' => 'Gisgo', 'age' => 30]))->send();
-    },
+    'hello' => $ask('GET', '/'),
+    '`int` parameter, last of 100 patterns' => $ask('GET', '/users99/17'),
+    'two middlewares' => $ask('GET', '/middleware'),
+    '404' => $ask('GET', '/none'),
+    'body of a class with 3 parameters' => $ask('POST', '/users', 'application/json'),
+];
+$answers = [
+    '{"message":"Hello World!"}',
+    '{"message":"Hello World!"}',
+    '{"id":17}',
+    '{"message":"Hello World!"}',
+    '{"type":"about:blank","title":"Not Found","status":404}',
+    '{"name":"Gisgo"}',
 ];
 
 $cpu = static function (): float {
@@ -76,6 +113,15 @@ $cpu = static function (): float {
     ];
 };
 ob_start();
+// An error may be cheaper than the answer that a row is named after.
+foreach (array_combine(array_keys($cases), $answers) as $name => $answer) {
+    $cases[$name]();
+    $got = ob_get_contents();
+    ob_clean();
+    if ($answer !== $got) {
+        throw new LogicException("$name: expected $answer, got $got");
+    }
+}
 $best = array_fill_keys(array_keys($cases), INF);
 // Interleaved, and the best of all rounds: other processes only ever add time.
 for ($round = 0; $round < ROUNDS; ++$round) {

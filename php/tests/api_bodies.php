@@ -327,9 +327,27 @@ namespace {
                 $ask('page=x&q[]=1&max=')->data()['errors']
             );
             same(
-                [['detail' => 'must be a string', 'parameter' => 'q']],
+                [['detail' => 'must be UTF-8', 'parameter' => 'q']],
                 $ask('page=1&q=%ff')->data()['errors']
             );
+        },
+        'query parameter without a type takes a single value' => static function (): void {
+            $ask = static fn (string $query): Response => (new App())
+                ->get('/', fn ($ids) => $ids)
+                ->get('/mixed', fn (mixed $ids) => $ids)
+                ->handle(Request::of('GET', $query));
+            same(['"1"', '""'], [$ask('/?ids=1')->body, $ask('/mixed?ids=')->body]);
+            foreach ([
+                '/?ids[]=1' => 'must be a single value',
+                '/mixed?ids[a]=1' => 'must be a single value',
+                '/?ids=%ff' => 'must be UTF-8',
+            ] as $query => $detail) {
+                $response = $ask($query);
+                same(
+                    [422, [['detail' => $detail, 'parameter' => 'ids']]],
+                    [$response->status, $response->data()['errors']]
+                );
+            }
         },
         'class that JSON cannot describe is an error of the application' => static function () use (
             $post,

@@ -218,6 +218,39 @@ namespace {
                 $schemas['Surus.Tests.Documents.Other.Tree']['properties']['height']
             );
         },
+        'summary is the first line of a doc comment, if it has one' => static function () use (
+            $document
+        ): void {
+            $app = (new App())->openApi('Summaries');
+            $app->get('/empty', /** */ fn () => 1);
+            $app->get('/stars', /** **/ fn () => 1);
+            $app->get('/lines', /**
+                                 *
+                                 */ fn () => 1);
+            $app->get('/tag', /** @internal */ fn () => 1);
+            $app->get('/slash', /** / redirects. */ fn () => 1);
+            $app->get('/more', /** Shows it. **/ fn () => 1);
+            $app->get('/second', /**
+                                  * Lists all.
+                                  *
+                                  * With their items.
+                                  */ fn () => 1);
+            same(
+                [
+                    '/empty' => null,
+                    '/lines' => null,
+                    '/more' => 'Shows it.',
+                    '/second' => 'Lists all.',
+                    '/slash' => '/ redirects.',
+                    '/stars' => null,
+                    '/tag' => null,
+                ],
+                array_map(
+                    static fn (array $path) => $path['get']['summary'] ?? null,
+                    $document($app)['paths']
+                )
+            );
+        },
         'response with a status of its own is documented as such' => static function () use (
             $document
         ): void {

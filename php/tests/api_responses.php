@@ -3,10 +3,16 @@
 // Tests what Surus\Api sends: data, problems, and failures that only the log explains.
 
 use Surus\Api\App;
+use Surus\Api\Json;
 use Surus\Api\Output;
 use Surus\Api\Problem;
 use Surus\Api\Request;
 use Surus\Api\Response;
+
+enum Weekday: string
+{
+    case Monday = 'mon';
+}
 
 /** The response to GET / of a handler, and what was logged. */
 $ask = static function (callable $handler, bool $development = false): array {
@@ -62,6 +68,63 @@ return [
         }
         [$nothing] = $ask(function (): void {});
         same([204, '', null], [$nothing->status, $nothing->body, $nothing->header('Content-Type')]);
+    },
+    'values next to a date are those of json_encode()' => static function (): void {
+        $object = new class {
+            public int $a = 1;
+            protected int $b = 2;
+            private int $c = 3;
+            public int $unset;
+        };
+        $itself = new class(['m' => 1]) extends ArrayObject implements JsonSerializable {
+            public int $own = 1;
+
+            function jsonSerialize(): static {
+                return $this;
+            }
+        };
+        $other = new class(['m' => 1]) extends ArrayObject implements JsonSerializable {
+            function jsonSerialize(): array {
+                return ['j' => new ArrayObject($this->getArrayCopy())];
+            }
+        };
+        $set = new SplObjectStorage();
+        $set[$object] = 1;
+        $stack = new SplStack();
+        $stack[] = 1;
+        $at = new DateTimeImmutable('2020-01-01T00:00:00Z');
+        foreach ([
+            new ArrayObject(['x' => 1]),
+            new ArrayObject([1, 2.0]),
+            new ArrayObject(),
+            new ArrayObject(['x' => ['y' => new ArrayObject([Weekday::Monday, [], null])]]),
+            [Weekday::Monday],
+            new ArrayObject(["\0hidden" => 1, '' => 2, '1' => 3]),
+            new ArrayObject(['x' => 1], ArrayObject::STD_PROP_LIST),
+            new ArrayObject(['x' => 1], ArrayObject::ARRAY_AS_PROPS),
+            new ArrayObject($object),
+            new ArrayObject(new ArrayIterator($object)),
+            new ArrayIterator(['x' => new ArrayIterator([1])]),
+            new RecursiveArrayIterator([1, [2]]),
+            SplFixedArray::fromArray([1, new ArrayObject(['x' => 1])]),
+            $itself,
+            $other,
+            $object,
+            $set,
+            $stack,
+            new DateInterval('P1D'),
+            fn () => 1,
+            (object) ['1' => 1, '' => 2, 'b' => false],
+        ] as $value) {
+            same(
+                '{"v":'.json_encode($value, Json::FLAGS).',"at":"2020-01-01T00:00:00+00:00"}',
+                Json::encode(['v' => $value, 'at' => $at])
+            );
+        }
+        same(
+            '{"at":"2020-01-01T00:00:00+00:00","in":{"0":"2020-01-01T00:00:00+00:00"}}',
+            Json::encode(new ArrayObject(['at' => $at, 'in' => new ArrayIterator([$at])]))
+        );
     },
     'responses carry status and headers' => static function () use ($ask): void {
         [$created] = $ask(

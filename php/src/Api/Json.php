@@ -117,10 +117,30 @@ final class Json
             \is_object($value)
                 && !$value instanceof \UnitEnum => (object) array_map(
                     self::withDates(...),
-                    get_object_vars($value)
+                    self::properties($value)
                 ),
             default => $value,
         };
+    }
+
+    /**
+     * What json_encode() takes of an object.
+     *
+     * @return array<int|string, mixed>
+     */
+    private static function properties(object $value): array
+    {
+        if (!$value instanceof \ArrayObject && !$value instanceof \ArrayIterator) {
+            return get_object_vars($value);
+        }
+
+        // These have what they wrap instead. If that is an object, the names of its private
+        // properties begin with NUL.
+        return array_filter(
+            (array) $value,
+            static fn (int|string $name) => !str_starts_with((string) $name, "\0"),
+            \ARRAY_FILTER_USE_KEY
+        );
     }
 
     /** Where in arrays the value is that JSON cannot express, for the log. */

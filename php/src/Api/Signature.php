@@ -45,7 +45,7 @@ final class Signature
             $function->getAttributes(Responds::class)
         );
         preg_match(
-            '~^/\*\*[\s*]*+([^\n*@][^\n]*?)\s*(?:\*/)?$~m',
+            '~^/\*\*[\s*]*+(?!/\z)([^\n*@][^\n]*?)\s*(?:\*+/)?$~m',
             (string) $function->getDocComment(),
             $found
         );
@@ -136,12 +136,11 @@ final class Signature
 
             return $parameter->default;
         }
-        $value = \is_string($text) && preg_match('//u', $text)
-            ? Text::read($text, $parameter->type)
-            : null;
+        $isUtf8 = !\is_string($text) || preg_match('//u', $text);
+        $value = \is_string($text) && $isUtf8 ? Text::read($text, $parameter->type) : null;
         if (null === $value) {
             $errors[] = [
-                'detail' => 'must be '.Text::describe($parameter->type),
+                'detail' => 'must be '.($isUtf8 ? Text::describe($parameter->type) : 'UTF-8'),
                 'parameter' => $parameter->name
             ];
         }

@@ -80,6 +80,7 @@ final class Text
             'string' === $name => 'a string',
             \in_array($name, ['bool', 'true', 'false'], true) => 'a boolean',
             'array' === $name => 'an array or object',
+            Type::ANY === $name => 'a single value',
             Type::isTime($name) => 'a date and time of RFC 3339',
             is_subclass_of($name, \BackedEnum::class) => 'one of '
                 .implode(
