@@ -223,6 +223,17 @@ static PHP_FUNCTION(surus_form)
 	add_next_index_zval(return_value, &files);
 }
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_exit_status, 0, 0, IS_LONG, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_exit_status(): int. For a shutdown function: the status with which a command-line PHP would
+ * exit, that of exit(), or 255 after a fatal error. */
+static PHP_FUNCTION(surus_exit_status)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	RETURN_LONG(EG(exit_status) & 255);
+}
+
 static const zend_function_entry functions[] = {
 	PHP_FE(surus_renew_constant, arginfo_surus_renew_constant)
 	PHP_FE(surus_boot_outdated, arginfo_surus_boot_outdated)
@@ -237,6 +248,7 @@ static const zend_function_entry functions[] = {
 	PHP_FALIAS(frankenphp_request_headers, apache_request_headers, arginfo_apache_request_headers)
 	PHP_FE(headers_send, arginfo_headers_send)
 	PHP_FE(surus_form, arginfo_surus_form)
+	PHP_FE(surus_exit_status, arginfo_surus_exit_status)
 	PHP_FE_END
 };
 

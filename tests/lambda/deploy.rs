@@ -405,12 +405,25 @@ fn console_prints_the_output_and_exits_with_the_status() {
             4,
             "no such order\n",
         ),
+        (
+            json!({"errorType": "TypeError", "errorMessage": "no row", "exitCode": 255,
+                   "output": "row 1\n"}),
+            255,
+            "row 1\n",
+        ),
     ] {
         aws.answer(&answer);
         let said = aws.surus(&console);
         assert_eq!(
             (said.status, &*said.out),
             (Some(status), output),
+            "{}",
+            said.err
+        );
+        // The output of a failed command says why.
+        assert_eq!(
+            said.err.contains("TypeError: no row"),
+            status == 255,
             "{}",
             said.err
         );

@@ -14,8 +14,12 @@ final readonly class Answer
     ) {
     }
 
-    /** Lambda's form of an exception. */
-    public static function error(\Throwable $thrown): self
+    /**
+     * Lambda's form of an exception.
+     *
+     * @param array<string, mixed> $more as in failure()
+     */
+    public static function error(\Throwable $thrown, array $more = []): self
     {
         $stack = [];
         for ($e = $thrown; $e; $e = $e->getPrevious()) {
@@ -30,7 +34,8 @@ final readonly class Answer
             self::short($thrown),
             get_debug_type($thrown),
             $thrown->getMessage(),
-            $stack
+            $stack,
+            $more
         );
     }
 

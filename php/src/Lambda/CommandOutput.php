@@ -2,6 +2,8 @@
 
 namespace Surus\Lambda;
 
+use Surus\Engine;
+
 /** The output of a command: logs each line at once, and keeps the end for the result. */
 final class CommandOutput
 {
@@ -11,8 +13,16 @@ final class CommandOutput
     private const LONGEST_LINE = 64 * 1024;
 
     private string $kept = '';
+    /** A line that has not ended. */
     private string $line = '';
     private int $size = 0;
+    /** Whether Surus reads this process's stderr, and logs its lines. */
+    private readonly bool $isFollowed;
+
+    public function __construct()
+    {
+        $this->isFollowed = null !== Engine::name();
+    }
 
     public function add(string $text): void
     {
@@ -23,19 +33,30 @@ final class CommandOutput
         }
         $lines = explode("\n", $this->line.$text);
         $this->line = array_pop($lines);
-        foreach ($lines as $line) {
-            Log::line(rtrim($line, "\r"));
+        if ($this->isFollowed) {
+            self::write($text);
+        } else {
+            foreach ($lines as $line) {
+                Log::line(rtrim($line, "\r"));
+            }
         }
         if (\strlen($this->line) > self::LONGEST_LINE) {
             $this->end();
         }
     }
 
+    /** Writes text that is logged after a crash, too, even if its line has not ended. */
+    private static function write(string $text): void
+    {
+        // As Log::line().
+        file_put_contents('php://stderr', strtr($text, "\0", ' '));
+    }
+
     /** Logs a last line without a line break. */
     public function end(): void
     {
         if ('' !== $this->line) {
-            Log::line($this->line);
+            $this->isFollowed ? self::write("\n") : Log::line($this->line);
             $this->line = '';
         }
     }

@@ -6,11 +6,7 @@ use Illuminate\Contracts\Console\Kernel;
 use Symfony\Component\Console\Application;
 use Symfony\Component\Console\Input\StringInput;
 
-/**
- * One command line per event: "app:report --daily", or {"command": "app:report --daily"}. The
- * result is {"exitCode": 0, "output": "…"}. A failed command is an error of the function with both
- * fields, so that Lambda counts and retries it.
- */
+/** One command line per event: "app:report --daily", or {"command": "app:report --daily"}. */
 final readonly class Console
 {
     /** @param \Closure(string, CommandOutput): array{code: int, signal: ?int} $run */
@@ -29,18 +25,40 @@ final readonly class Console
             string $command,
             CommandOutput $output
         ) use ($application): array {
-            $output = new SymfonyOutput($output);
             $input = new StringInput($command);
             $input->setInteractive(false);
-            $code = $application instanceof Application
-                ? $application->run($input, $output)
-                : $application->handle($input, $output);
-            if ($application instanceof Kernel) {
-                $application->terminate($input, $code);
+            // For echo, print and dump().
+            ob_start(static function (string $printed) use ($output): string {
+                $output->add($printed);
+
+                return '';
+            }, 1);
+            $level = ob_get_level();
+            try {
+                $code = self::apply($application, $input, new SymfonyOutput($output));
+            } finally {
+                // With buffers that the command has left open.
+                while (ob_get_level() >= $level && ob_end_flush()) {
+                }
             }
 
             return ['code' => $code, 'signal' => null];
         });
+    }
+
+    private static function apply(
+        Application|Kernel $application,
+        StringInput $input,
+        SymfonyOutput $output
+    ): int
+    {
+        if ($application instanceof Application) {
+            return $application->run($input, $output);
+        }
+        $code = $application->handle($input, $output);
+        $application->terminate($input, $code);
+
+        return $code;
     }
 
     /** Runs commands of a script such as bin/console or artisan, each in its own PHP process. */
@@ -88,37 +106,11 @@ final readonly class Console
                 'this function runs commands; send an event "name --option" or {"command": "name --option"}'
             );
         }
-        $output = new CommandOutput();
-        // Also after exit() and at the deadline.
-        register_shutdown_function($output->end(...));
-        ['code' => $code, 'signal' => $signal] = ($this->run)($command, $output);
-        $output->end();
-        $answer = ['exitCode' => $code, 'output' => $output->text()];
-        if (0 !== $code) {
-            $how = null === $signal
-                ? "failed with exit code $code"
-                : "was killed by signal $signal (exit code $code)";
-            // All callers show the message, not all of them the other fields.
-            $said = CommandOutput::last(rtrim($answer['output']), self::QUOTED);
+        $running = RunningCommand::begin($command);
+        ['code' => $code, 'signal' => $signal] = ($this->run)($command, $running->output);
+        RunningCommand::end();
 
-            return Answer::failure(
-                'CommandFailed',
-                'CommandFailed',
-                "`$command` $how".('' === $said ? '' : ": $said"),
-                [],
-                $answer
-            );
-        }
-
-        return new Answer(
-            json_encode(
-                $answer,
-                \JSON_UNESCAPED_SLASHES
-                    | \JSON_UNESCAPED_UNICODE
-                    | \JSON_INVALID_UTF8_SUBSTITUTE
-                    | \JSON_THROW_ON_ERROR
-            )
-        );
+        return $running->answer($code, $signal);
     }
 
     /** Whether the event is what EventBridge sends if no input is configured. */
@@ -128,9 +120,6 @@ final readonly class Console
             && \in_array($event['source'] ?? null, ['aws.events', 'aws.scheduler'], true)
             && \in_array($event['detail'] ?? null, [[], '{}'], true);
     }
-
-    /** Bytes of the output that an error's message quotes. */
-    private const QUOTED = 1000;
 
     /**
      * How often, in microseconds, the loop below checks for the end of the process and of the time.

@@ -12,6 +12,9 @@ final class Runner
         | \JSON_UNESCAPED_UNICODE
         | \JSON_PRESERVE_ZERO_FRACTION;
 
+    /** PHP's exit code after a fatal error or an uncaught exception. */
+    private const FATAL = 255;
+
     public static function serve(string $file): void
     {
         if (!Engine::boots()) {
@@ -51,7 +54,7 @@ final class Runner
         } catch (\Throwable $thrown) {
             $log->end();
             Log::line("PHP Fatal error:  Uncaught $thrown");
-            $answer = Answer::error($thrown);
+            $answer = Answer::error($thrown, RunningCommand::end()?->result(self::FATAL) ?? []);
         }
         $ended = true;
         $log->end();
@@ -128,6 +131,7 @@ final class Runner
     /** Why a handler has neither returned nor thrown. */
     private static function unfinished(): Answer
     {
+        $command = RunningCommand::end();
         $error = error_get_last();
         $fatal = \E_ERROR
             | \E_CORE_ERROR
@@ -140,15 +144,21 @@ final class Runner
                 'FatalError',
                 'FatalError',
                 $error['message'],
-                ["$error[file]:$error[line]"]
+                ["$error[file]:$error[line]"],
+                $command?->result(self::FATAL) ?? []
             );
+        }
+        // External engines do not tell the exit code.
+        if ($command && \function_exists('surus_exit_status')) {
+            return $command->answer(surus_exit_status());
         }
 
         return Answer::failure(
             'Exit',
             'Exit',
             'the handler called exit() and returned nothing',
-            []
+            [],
+            $command ? ['output' => $command->output->text()] : []
         );
     }
 

@@ -83,6 +83,7 @@ pub const FILES: &[(&str, &str)] = &{
         "src/Lambda/Messenger/Consumer.php",
         "src/Lambda/Psr.php",
         "src/Lambda/Runner.php",
+        "src/Lambda/RunningCommand.php",
         "src/Lambda/SymfonyOutput.php",
         "src/Laravel/BootRequest.php",
         "src/Laravel/Databases.php",

@@ -31,9 +31,19 @@ switch ($argv[1]) {
         echo "the end\n";
         break;
     case 'crash':
+        echo 'row 17 ';
         posix_kill(getmypid(), 11);
         sleep(9);
         break;
+    case 'type':
+        echo 'row 18 ';
+        strlen([]);
+        break;
+    case 'leave':
+        echo "left\n";
+        exit;
+    case 'exit':
+    case 'print':
     case 'fail':
         echo "no such order\n";
         exit(4);
@@ -44,7 +54,8 @@ switch ($argv[1]) {
 const APPLICATION: &str = r#"<?php
 require '/usr/share/php/Symfony/Component/Console/autoload.php';
 $app = new Symfony\Component\Console\Application();
-foreach (['wait', 'hang', 'large', 'crash', 'fail'] as $name) {
+$names = ['wait', 'hang', 'large', 'crash', 'type', 'memory', 'leave', 'exit', 'print', 'fail'];
+foreach ($names as $name) {
     $app->register($name)->setCode(function ($input, $output) use ($name) {
         $output->writeln("begun $name");
         switch ($name) {
@@ -68,8 +79,28 @@ foreach (['wait', 'hang', 'large', 'crash', 'fail'] as $name) {
                 $output->writeln('the end');
                 break;
             case 'crash':
+                $output->write('row 17 ');
                 posix_kill(getmypid(), 9);
                 sleep(9);
+            case 'type':
+                echo 'row 18 ';
+                strlen([]);
+                break;
+            case 'memory':
+                echo 'row 19 ';
+                ini_set('memory_limit', '64M');
+                str_repeat('x', 1 << 30);
+                break;
+            case 'leave':
+                echo "left\n";
+                exit;
+            case 'exit':
+                echo "no such order\n";
+                exit(4);
+            case 'print':
+                ob_start();
+                echo "no such order\n";
+                return 4;
             case 'fail':
                 $output->writeln('no such order');
                 return 4;
@@ -175,6 +206,7 @@ fn console_output_is_logged_after_a_crash() {
     each(|function, kind| {
         let (error, message) = error(&function.ask(command("c", "crash")));
         function.wait_for_log("begun crash");
+        function.wait_for_log("row 17");
         if kind == "script" {
             assert_eq!(error["errorType"], "CommandFailed");
             assert!(message.contains("signal 11"), "{message}");
@@ -204,14 +236,45 @@ fn console_output_above_the_limit_is_shortened() {
     });
 }
 
+/// A command of an application may print past its output, and end its process.
 #[test]
 fn failed_command_reports_exit_code_and_output() {
     each(|function, kind| {
-        let (error, message) = error(&function.ask(command("f", "fail")));
-        assert_eq!(error["errorType"], "CommandFailed");
-        assert_eq!(error["exitCode"], 4, "{kind}");
-        assert_eq!(error["output"], "begun fail\nno such order\n", "{kind}");
-        assert!(message.contains("exit code 4"), "{message}");
-        assert!(message.ends_with("begun fail\nno such order"), "{message}");
+        for name in ["fail", "print", "exit"] {
+            let (error, message) = error(&function.ask(command(name, name)));
+            assert_eq!(error["errorType"], "CommandFailed", "{kind} {name}");
+            assert_eq!(error["exitCode"], 4, "{kind} {name}");
+            let output = format!("begun {name}\nno such order\n");
+            assert_eq!(error["output"], output.as_str(), "{kind} {name}");
+            assert!(message.contains("exit code 4"), "{message}");
+            assert!(message.ends_with(output.trim_end()), "{message}");
+        }
+    });
+}
+
+#[test]
+fn command_that_calls_exit_without_a_status_succeeds() {
+    each(|function, kind| {
+        let answer = function.ask(command("l", "leave")).json();
+        let output = "begun leave\nleft\n";
+        assert_eq!(answer, json!({"exitCode": 0, "output": output}), "{kind}");
+    });
+}
+
+/// Symfony turns some errors into a status, depending on its version.
+#[test]
+fn command_that_ends_in_an_error_reports_exit_code_and_output() {
+    each(|function, kind| {
+        let (body, _) = error(&function.ask(command("t", "type")));
+        assert!(body["exitCode"].as_i64().is_some_and(|code| code > 0));
+        let output = body["output"].as_str().unwrap();
+        assert!(output.starts_with("begun type\nrow 18 "), "{kind}: {body}");
+        function.wait_for_log("row 18");
+        if kind == "application" {
+            let (body, message) = error(&function.ask(command("m", "memory")));
+            assert_eq!(body["errorType"], "FatalError", "{message}");
+            assert_eq!(body["exitCode"], 255);
+            assert_eq!(body["output"], "begun memory\nrow 19 ");
+        }
     });
 }

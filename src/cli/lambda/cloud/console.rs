@@ -40,6 +40,11 @@ pub fn run(args: Console) -> anyhow::Result<ExitCode> {
     };
     stdout::print(output);
     std::io::stdout().flush()?;
+    // A fatal error or an exception is not in the output.
+    let is_other = |kind: &str| kind != "CommandFailed";
+    if result["errorType"].as_str().is_some_and(is_other) {
+        log::print(format_args!("{}\n", smoke::failure(&answer.payload)));
+    }
     // A status is a byte; others are failures.
     Ok(u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -379,7 +379,8 @@ impl Outbox {
             .in_flight
             .with(key, |slot| slot.completion_token.is_some());
         if is_held == Some(true) {
-            self.written.catch_up().await;
+            // With a line that the worker has begun.
+            self.written.end().await;
         }
         self.shared.in_flight.close(key);
     }
