@@ -1,5 +1,7 @@
-/* Reports constants, globals and static variables in which the boot keeps its REQUEST_TIME, also
- * within arrays, objects and texts: every request would see that time as its own. */
+/* Finds constants, globals and static variables that keep the REQUEST_TIME of the boot or a
+ * warm-up.
+ *
+ * Every request would see that time as its own. Arrays, objects and texts are looked into. */
 #include "app/boot_time.h"
 
 #include <stdatomic.h>
@@ -17,6 +19,10 @@ enum { MOST = 8 }; /* reports; more have the same cause */
 static double boot_time; /* REQUEST_TIME_FLOAT of the boot */
 static atomic_bool *reported; /* set by the first worker that reports */
 static int named;
+
+/* The current search: a REQUEST_TIME_FLOAT, and the function that gets each variable. */
+static double wanted;
+static void (*take)(const char *variable);
 
 bool surus_boot_time_start(void)
 {
@@ -43,19 +49,19 @@ enum {
 };
 
 static char path[160]; /* to the value within the variable: ['a']->b */
-static int left_of_one, left_of_all = OF_ALL;
+static int left_of_one, left_of_all;
 
 static bool is_time(const zval *value)
 {
-	return (Z_TYPE_P(value) == IS_LONG && Z_LVAL_P(value) == (zend_long)boot_time) ||
-	       (Z_TYPE_P(value) == IS_DOUBLE && Z_DVAL_P(value) == boot_time);
+	return (Z_TYPE_P(value) == IS_LONG && Z_LVAL_P(value) == (zend_long)wanted) ||
+	       (Z_TYPE_P(value) == IS_DOUBLE && Z_DVAL_P(value) == wanted);
 }
 
 /* Whether a text has the seconds of the time as a number of its own. */
 static bool names_time(const zend_string *text)
 {
 	char digits[24];
-	size_t len = (size_t)snprintf(digits, sizeof(digits), ZEND_LONG_FMT, (zend_long)boot_time);
+	size_t len = (size_t)snprintf(digits, sizeof(digits), ZEND_LONG_FMT, (zend_long)wanted);
 	const char *end = ZSTR_VAL(text) + ZSTR_LEN(text), *at = ZSTR_VAL(text);
 
 	if (ZSTR_LEN(text) < len || ZSTR_LEN(text) > TEXT) {
@@ -141,7 +147,7 @@ static bool object_keeps(zend_object *object, size_t at, int depth)
 	return table_keeps(object->properties, at, depth, "->%s", "->%lu");
 }
 
-/* Whether the value, or one within it, is the time of the boot. Then `path` leads to it. */
+/* Whether the value, or one within it, is the time. Then `path` leads to it. */
 static bool keeps(zval *value, size_t at, int depth)
 {
 	ZVAL_DEREF(value);
@@ -162,7 +168,7 @@ static bool keeps(zval *value, size_t at, int depth)
 	}
 }
 
-static bool is_boot_time(const zval *value)
+static bool is_kept_in(const zval *value)
 {
 	/* The shortest path first: objects may refer to each other. */
 	for (int depth = 0; depth <= DEPTH; depth++) {
@@ -182,12 +188,11 @@ static bool is_boot_time(const zval *value)
 static void name(const char *what, const zend_string *scope, const char *separator,
         const char *name)
 {
-	if (named++ < MOST) {
-		fprintf(stderr,
-		        "surus-php: %s %s%s%s%s keeps the time of the boot, and every request would take "
-		        "it for its own; read $_SERVER['REQUEST_TIME'] in the handler instead\n",
-		        what, scope ? ZSTR_VAL(scope) : "", separator, name, path);
-	}
+	char variable[512];
+
+	snprintf(variable, sizeof(variable), "%s %s%s%s%s", what, scope ? ZSTR_VAL(scope) : "",
+	        separator, name, path);
+	take(variable);
 }
 
 /* Variables of the boot script, which its handler may use. */
@@ -203,7 +208,7 @@ static void check_globals(void)
 		for (size_t i = 0; key && i < sizeof(others) / sizeof(*others); i++) {
 			is_php |= strcmp(ZSTR_VAL(key), others[i]) == 0;
 		}
-		if (!is_php && is_boot_time(value)) {
+		if (!is_php && is_kept_in(value)) {
 			name("the variable", NULL, "$", ZSTR_VAL(key));
 		}
 	} ZEND_HASH_FOREACH_END();
@@ -223,7 +228,7 @@ static void check_function(const zend_function *function)
 		return; /* it has not been called */
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(statics, key, value) {
-		if (key && is_boot_time(value)) {
+		if (key && is_kept_in(value)) {
 			name("the static variable", function->common.function_name, "(): $", ZSTR_VAL(key));
 		}
 	} ZEND_HASH_FOREACH_END();
@@ -240,7 +245,7 @@ static void check_class(zend_class_entry *class)
 	ZEND_HASH_FOREACH_PTR(&class->properties_info, property) {
 		zval *value = CE_STATIC_MEMBERS(class);
 		if (property->flags & ZEND_ACC_STATIC && property->ce == class && value &&
-		        is_boot_time(value + property->offset)) {
+		        is_kept_in(value + property->offset)) {
 			name("the static property", class->name, "::$",
 			        zend_get_unmangled_property_name(property->name));
 		}
@@ -252,7 +257,8 @@ static void check_class(zend_class_entry *class)
 	} ZEND_HASH_FOREACH_END();
 }
 
-void surus_boot_time_report(void)
+/* Passes each variable that keeps the time to `with`. */
+static void search(double time, void (*with)(const char *variable))
 {
 	zend_class_entry *class;
 	zend_function *function;
@@ -260,14 +266,14 @@ void surus_boot_time_report(void)
 	zend_string *key;
 	zval *value;
 
-	if (atomic_exchange(reported, true)) {
-		return;
-	}
+	wanted = time;
+	take = with;
+	left_of_all = OF_ALL;
 	check_globals();
 	ZEND_HASH_FOREACH_STR_KEY_VAL(EG(zend_constants), key, value) {
 		constant = Z_PTR_P(value);
 		if (key && ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT &&
-		        is_boot_time(&constant->value)) {
+		        is_kept_in(&constant->value)) {
 			name("the constant", NULL, "", ZSTR_VAL(key));
 		}
 	} ZEND_HASH_FOREACH_END();
@@ -277,4 +283,41 @@ void surus_boot_time_report(void)
 	ZEND_HASH_FOREACH_PTR(EG(class_table), class) {
 		check_class(class);
 	} ZEND_HASH_FOREACH_END();
+}
+
+static void report(const char *variable)
+{
+	if (named++ < MOST) {
+		fprintf(stderr,
+		        "surus-php: %s keeps the time of the boot, and every request would take it for its "
+		        "own; read $_SERVER['REQUEST_TIME'] in the handler instead\n", variable);
+	}
+}
+
+void surus_boot_time_report(void)
+{
+	if (!atomic_exchange(reported, true)) {
+		search(boot_time, report);
+	}
+}
+
+static char first[200]; /* the first variable that a search has found */
+
+static void keep_first(const char *variable)
+{
+	if (!first[0]) {
+		snprintf(first, sizeof(first), "%s", variable);
+	}
+}
+
+const char *surus_boot_time_find(double time, const zval *handler)
+{
+	first[0] = '\0';
+	search(time, keep_first);
+	/* It may be a closure that no variable has, with static variables. */
+	left_of_all = OF_ALL;
+	if (is_kept_in(handler)) {
+		name("the handler", NULL, "", "");
+	}
+	return first[0] ? first : NULL;
 }

@@ -1,8 +1,11 @@
-/* Reports constants, globals and static variables in which the boot keeps its REQUEST_TIME. */
+/* Finds constants, globals and static variables in which the boot or a warm-up keeps its
+ * REQUEST_TIME. */
 #ifndef SURUS_APP_BOOT_TIME_H
 #define SURUS_APP_BOOT_TIME_H
 
 #include <stdbool.h>
+
+struct _zval_struct;
 
 /* In the master process, before the first fork. */
 bool surus_boot_time_start(void);
@@ -10,5 +13,8 @@ bool surus_boot_time_start(void);
 void surus_boot_time_begin(void);
 /* At the end of the boot, once for all workers: reports on stderr what keeps the time. */
 void surus_boot_time_report(void);
+/* A variable that keeps this REQUEST_TIME_FLOAT, or its second: "the constant NOW". Looks into the
+ * handler, too. NULL: none. */
+const char *surus_boot_time_find(double time, const struct _zval_struct *handler);
 
 #endif

@@ -13,10 +13,12 @@
 
 #include <php.h>
 
+#include "app/boot_time.h"
 #include "app/boot_values.h"
 #include "app/warmup_answer.h"
 #include "app/warmup_report.h"
 #include "app/warmup_trials.h"
+#include "base/clock_shift.h"
 #include "base/descriptors.h"
 #include "base/process_state.h"
 #include "base/scoreboard_layout.h"
@@ -86,7 +88,9 @@ static bool read_request(off_t at, uint32_t len)
 struct trial {
 	struct surus_answer answers[2];
 	/* what it leaves in the boot; empty: nothing */
-	char left[200];
+	char left[256];
+	/* a variable that has the time of the first request after the second one; empty: none */
+	char keeps_time[200];
 };
 
 /* Tells the boot script that the warm-up is the last one, so that it restores the boot. */
@@ -128,7 +132,19 @@ struct plan {
 	bool is_silent;
 	/* Leaves out the second request. */
 	bool is_first_only;
+	/* Seconds by which the clock is fast in the first request; twice as many in the second. */
+	long shift;
 };
+
+static void save_kept_time(struct trial *trial, const zval *handler)
+{
+	const char *variable = trial->answers[1].survived
+	                       ? surus_boot_time_find(trial->answers[0].time, handler) : NULL;
+
+	if (variable) {
+		snprintf(trial->keeps_time, sizeof(trial->keeps_time), "%s", variable);
+	}
+}
 
 /* Runs the request twice, the first time without output, because the prototype process will report
  * the same errors. */
@@ -159,6 +175,7 @@ _Noreturn static void try_in_fork(pid_t parent, int result, const struct plan *p
 	surus_answers_hash_bodies();
 	if (read_request(at, len)) {
 		make_last();
+		surus_clock_shift(plan->shift);
 		trial.answers[0] = surus_answer_ask(handler, cache);
 		save_left(&trial);
 	}
@@ -167,7 +184,9 @@ _Noreturn static void try_in_fork(pid_t parent, int result, const struct plan *p
 	}
 	if (!plan->is_first_only && surus_answer_is_good(&trial.answers[0]) && read_request(at, len)) {
 		make_last();
+		surus_clock_shift(2 * plan->shift);
 		trial.answers[1] = surus_answer_ask(handler, cache);
+		save_kept_time(&trial, &handler->function_name);
 	}
 	if (is_silent && surus_answer_is_good(&trial.answers[1]) && surus_engine_boots_in_prototype() &&
 	        surus_boot_check()) {
@@ -217,6 +236,27 @@ static bool shows_change(const struct surus_answer *answers, struct plan plan,
 	plan.is_silent = plan.is_first_only = true;
 	return !surus_answer_is_same(&answers[0], &answers[1]) && try(&trial, &plan, handler, cache) &&
 	       surus_answer_is_same(&answers[0], &trial.answers[0]);
+}
+
+/* Whether a variable keeps the time of a request for the later ones, as `define()` does. If one
+ * has that second after the trial, the boot or the second request may have set it, too. So a fork
+ * asks again, with a clock that gives each request a second of its own. It is fast by two seconds
+ * at most, so that data of the application does not expire. */
+static bool keeps_time(struct trial *trial, struct plan plan, zend_fcall_info *handler,
+        zend_fcall_info_cache *cache)
+{
+	struct trial again = {0};
+
+	plan.is_silent = true;
+	plan.shift = 1;
+	if (!trial->keeps_time[0] || !try(&again, &plan, handler, cache)) {
+		return false;
+	}
+	again.keeps_time[sizeof(again.keeps_time) - 1] = '\0';
+	memcpy(trial->keeps_time, again.keeps_time, sizeof(trial->keeps_time));
+	snprintf(trial->left, sizeof(trial->left), "%s, which keeps the time of the request",
+	        trial->keeps_time);
+	return trial->keeps_time[0];
 }
 
 /* Names the host as the remedy only if it is the likely cause. */
@@ -326,6 +366,10 @@ static const char *why_left_out(int number, off_t at, uint32_t len, zend_fcall_i
 	} else if (other) {
 		why = SURUS_LEFT_OUT_CHANGED;
 	}
+	bool kept = !why && !is_bad && keeps_time(&trial, plan, handler, cache);
+	if (kept) {
+		why = SURUS_LEFT_OUT_STATE;
+	}
 	bool is_first = surus_warmup_record(number, why != NULL);
 	names_status = is_first && !may_fail;
 	if (!is_first || !why) {
@@ -333,6 +377,12 @@ static const char *why_left_out(int number, off_t at, uint32_t len, zend_fcall_i
 	}
 	if (learned) {
 		report_learned(&url, &trial, why);
+		return why;
+	}
+	if (kept) {
+		fprintf(stderr, "surus-php: the warm-up %s is left out: %s keeps the time of the request, "
+		        "and every later one would take it for its own; read $_SERVER['REQUEST_TIME'] in "
+		        "each request instead\n", url.path, trial.keeps_time);
 		return why;
 	}
 	if (may_fail) {

@@ -59,6 +59,7 @@ struct surus_answer surus_answer_ask(zend_fcall_info *handler, zend_fcall_info_c
 	hash = 0xcbf29ce484222325;
 	runs = true;
 	surus_app_request_begin();
+	answer.time = sapi_get_request_time();
 	answer.survived = surus_app_request_call(handler, cache);
 	answer.status = SG(sapi_headers).http_response_code;
 	copy_type(answer.type, sizeof(answer.type));

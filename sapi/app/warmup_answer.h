@@ -13,6 +13,7 @@ struct surus_answer {
 	int status;
 	uint64_t len;
 	uint64_t hash; /* of the body; only after surus_answers_hash_bodies() */
+	double time; /* REQUEST_TIME_FLOAT of the request */
 	char type[64];
 };
 

@@ -75,6 +75,53 @@ fn warm_up_after_which_the_page_is_another_is_skipped() {
     }
 }
 
+/// Drupal 7 defines REQUEST_TIME in a file that its requests include. The boot may keep its own
+/// time in the same second, and what each request sets is not kept.
+#[test]
+fn warm_up_that_keeps_its_request_time_is_named_and_skipped() {
+    let boot = "final class Clock { static $now; static $last; }
+        function now() { static $t; return $t ??= $_SERVER['REQUEST_TIME']; }
+        define('BOOT', $_SERVER['REQUEST_TIME']);
+        surus_serve(function () {
+            static $own;
+            $time = $_SERVER['REQUEST_TIME'];
+            Clock::$last = $time;
+            echo match ($_GET['page'] ?? '') {
+                'function' => now(),
+                'static' => Clock::$now ??= $time,
+                'handler' => $own ??= $time,
+                'constant' => defined('NOW') ? NOW : [define('NOW', $time), NOW][1],
+                default => $time,
+            } === $time ? 'its own' : 'of another';
+        });";
+    let pages = [
+        ("function", "the static variable now(): $t keeps"),
+        ("static", "the static property Clock::$now keeps"),
+        ("handler", "the handler {$own} keeps"),
+        ("constant", "the constant NOW keeps"),
+    ];
+    let warmup = "/?page=function,/?page=static,/?page=handler,/?page=constant,/?page=fine";
+    for engine in ["rewind", "worker"] {
+        let warmup = [("SURUS_ENGINE_WARMUP", warmup)];
+        let site = try_booted(engine, boot, &["--workers", "1"], &warmup)
+            .unwrap_or_else(|log| panic!("{log}"));
+        // The boot's second is over.
+        std::thread::sleep(Duration::from_millis(1100));
+        for (page, kept) in pages {
+            let named = format!("the warm-up /?page={page} is left out: {kept}");
+            site.surus.wait_for_log(|log| log.contains(&named));
+            assert_eq!(
+                site.get(&format!("/?page={page}")).body,
+                "its own",
+                "{engine} {page}"
+            );
+        }
+        assert_eq!(site.get("/?page=fine").body, "its own", "{engine}");
+        let log = site.surus.log();
+        assert_eq!(log.matches("is left out").count(), 4, "{engine}\n{log}");
+    }
+}
+
 #[test]
 fn warm_up_that_changes_responses_is_skipped_where_each_worker_boots() {
     let boot = "surus_serve(function () { require_once __DIR__.'/hello.php'; });";
