@@ -98,14 +98,21 @@ impl Database {
             .unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
-    fn query(&self, sql: &str) -> Result<(), String> {
+    /// Asks as root for one value.
+    pub fn ask(&self, sql: &str) -> String {
+        let said = self.query(sql);
+        said.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    fn query(&self, sql: &str) -> Result<String, String> {
         let socket = format!("--socket={}", self.socket().display());
         let output = Command::new("mariadb")
-            .args(["--no-defaults", &socket, "--user=root", "-e", sql])
+            .args(["--no-defaults", &socket, "--user=root", "-Ne", sql])
             .output()
             .unwrap();
         if output.status.success() {
-            Ok(())
+            let said = String::from_utf8_lossy(&output.stdout);
+            Ok(said.trim().to_string())
         } else {
             Err(String::from_utf8_lossy(&output.stderr).into_owned())
         }

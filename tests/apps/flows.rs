@@ -3,6 +3,7 @@
 
 mod oracle;
 mod play;
+mod reports;
 mod script;
 mod wordpress;
 
@@ -13,10 +14,11 @@ use play::play;
 use script::{Request, Script};
 
 use super::client::{Client, PROXY};
+use super::database::Database;
+use super::laravel_visitors;
 use super::learned::{LEARNED, has_booted_for_its_pages_only};
 use super::site::Site;
 use super::visitors::same;
-use super::{laravel_skeleton, laravel_visitors, symfony_visitors};
 use crate::common::Surus;
 use crate::common::ports::free_address;
 
@@ -47,11 +49,11 @@ struct Requests {
 
 impl Flow {
     /// Answers of nginx with php-fpm, and of `fpm`, `classic` and `worker` must be the same.
-    fn of(site: Site, script: &str, env: &[(&'static str, &'static str)]) -> Flow {
+    fn of(site: Site, script: Script, env: &[(&'static str, &'static str)]) -> Flow {
         let mut flow = Flow {
             site,
             env: env.to_vec(),
-            script: Script::parse(script),
+            script,
             isolated: Requests::default(),
             kept: Requests::default(),
         };
@@ -70,6 +72,15 @@ impl Flow {
         let played = play(&worker.url, &flow.script, &flow.kept.all);
         same(&flow.kept.expected, &played, "worker");
         flow
+    }
+
+    /// Checks that mail is sent and that each text is in an answer.
+    #[track_caller]
+    fn shows(&self, texts: &[&str]) {
+        let answers = self.isolated.expected.join("\n");
+        for text in [&["Subject: 2 reports"], texts].concat() {
+            assert!(answers.contains(text), "no answer has {text}: {answers}");
+        }
     }
 
     fn serve(&self, engine: &str, env: &[(&str, &str)]) -> Surus {
@@ -142,20 +153,27 @@ impl Flow {
     }
 }
 
-fn symfony(libraries: &str) -> Flow {
+/// On SQLite if there is no database.
+fn symfony(libraries: &str, database: Option<&Database>) -> Flow {
     let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
-    let site = symfony_visitors::unmodified(libraries);
-    Flow::of(site, include_str!("flows/symfony.toml"), &env)
+    let script = Script::parse(include_str!("flows/symfony.toml")).with(reports::SCRIPT);
+    let flow = Flow::of(reports::symfony(libraries, database), script, &env);
+    flow.shows(&["text,sender.name", "<sender><name>ada", "2 Berichte"]);
+    flow
 }
 
 fn laravel(site: Site) -> Flow {
-    Flow::of(site, include_str!("flows/laravel.toml"), &[])
+    let script = Script::parse(include_str!("flows/laravel.toml")).with(reports::SCRIPT);
+    let flow = Flow::of(site, script, &[]);
+    flow.shows(&[r#""sender":{"name":"ada"}"#, "2 Berichte"]);
+    flow
 }
 
 #[test]
 #[ignore = "make test-learned"]
 fn symfony_7_flow_gets_answers_of_php_fpm_from_learned_boots() {
-    let flow = symfony("symfony7");
+    let database = Database::start();
+    let flow = symfony("symfony7", Some(&database));
     for engine in ["rewind", "fork"] {
         flow.compare_while_learning(engine);
     }
@@ -164,19 +182,19 @@ fn symfony_7_flow_gets_answers_of_php_fpm_from_learned_boots() {
 #[test]
 #[ignore = "make test-learned"]
 fn symfony_5_flow_gets_answers_of_php_fpm_from_learned_boots() {
-    symfony("symfony5").compare_while_learning("rewind");
+    symfony("symfony5", None).compare_while_learning("rewind");
 }
 
 #[test]
 #[ignore = "make test-learned"]
 fn symfony_6_flow_gets_answers_of_php_fpm_from_learned_boots() {
-    symfony("symfony6").compare_while_learning("rewind");
+    symfony("symfony6", None).compare_while_learning("rewind");
 }
 
 #[test]
 #[ignore = "make test-learned"]
 fn laravel_10_flow_gets_answers_of_php_fpm_from_learned_boots() {
-    let flow = laravel(laravel_visitors::unmodified("laravel10"));
+    let flow = laravel(reports::laravel_10());
     for engine in ["rewind", "fork"] {
         flow.compare_while_learning(engine);
     }
@@ -185,23 +203,25 @@ fn laravel_10_flow_gets_answers_of_php_fpm_from_learned_boots() {
 #[test]
 #[ignore = "make test-learned"]
 fn laravel_8_flow_gets_answers_of_php_fpm_from_learned_boots() {
-    laravel(laravel_visitors::unmodified("laravel8")).compare_while_learning("rewind");
+    let script = Script::parse(include_str!("flows/laravel.toml"));
+    let site = laravel_visitors::unmodified("laravel8");
+    Flow::of(site, script, &[]).compare_while_learning("rewind");
 }
 
 #[test]
 #[ignore = "make test-learned"]
 fn laravel_13_flow_gets_answers_of_php_fpm_from_learned_boots() {
-    laravel(laravel_skeleton::unmodified()).compare_while_learning("rewind");
+    let database = Database::start();
+    laravel(reports::laravel_13(&database)).compare_while_learning("rewind");
 }
 
 #[test]
 fn flow_has_at_least_250_requests_of_every_visitor_and_is_repeatable() {
     for script in [
-        include_str!("flows/symfony.toml"),
-        include_str!("flows/laravel.toml"),
-        include_str!("flows/wordpress.toml"),
+        Script::parse(include_str!("flows/symfony.toml")).with(reports::SCRIPT),
+        Script::parse(include_str!("flows/laravel.toml")),
+        Script::parse(include_str!("flows/wordpress.toml")),
     ] {
-        let script = Script::parse(script);
         let targets = |seed, keeps_state| {
             let flow = script.flow(seed, keeps_state);
             let targets = flow.iter().map(|request| {

@@ -12,7 +12,12 @@ const BOOTSTRAP: &str = include_str!("../../lab/applications/laravel/bootstrap/a
 
 /// Laravel 13 without anything of Surus.
 pub fn unmodified() -> Site {
-    let site = laravel_visitors::unmodified("laravel13")
+    configured(laravel_visitors::unmodified("laravel13"))
+}
+
+/// Turns an application with a kernel into one that `bootstrap/app.php` configures.
+pub fn configured(site: Site) -> Site {
+    let site = site
         .write("public/index.php", FRONT)
         .write("bootstrap/app.php", BOOTSTRAP)
         .replace("config/app.php", "        App\\Routes::class,\n", "");

@@ -88,7 +88,7 @@ pub fn unmodified(libraries: &str) -> Site {
 }
 
 /// The same, to which classes can be added.
-fn without_libraries() -> Site {
+pub fn without_libraries() -> Site {
     let library = ",\n        \"surus/surus\": \"@dev\"";
     overlay(laravel_without_libraries(), "laravel")
         .remove("surus.toml")
@@ -96,7 +96,8 @@ fn without_libraries() -> Site {
         .replace("composer.json", library, "")
 }
 
-fn of_parts(site: Site, libraries: &str) -> Site {
+/// Adds the libraries, and a database of SQLite.
+pub fn of_parts(site: Site, libraries: &str) -> Site {
     extension("pdo_sqlite", "php-sqlite3");
     let site = match libraries {
         "laravel8" => site.vendor(),

@@ -12,6 +12,7 @@ mod browser;
 mod checkpoint;
 mod client;
 mod database;
+mod deploys;
 mod dokuwiki;
 mod events;
 mod examples;

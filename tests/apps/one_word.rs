@@ -288,3 +288,31 @@ fn application_that_classic_serves_instead_is_booted_by_a_reload_once_it_can_be(
     assert!(command("status").starts_with("rewind: PHP"));
     drop(site);
 }
+
+#[test]
+fn application_with_a_firewall_that_no_boot_reads_is_served_by_classic_with_one_warning() {
+    let site = slim()
+        .write("public/admin/index.php", "<?php echo 'admin';")
+        .write("public/admin/waf.php", "<?php exit('blocked');");
+    let firewall = site.www().join("public/admin/waf.php");
+    let ini = format!("auto_prepend_file = {}\n", firewall.display());
+    let site = site.write("public/admin/.user.ini", &ini);
+    let args = ["--engine", "rewind", "--workers", "1"];
+    let surus = site.serve_with(&args, &[]);
+    let client = Client::new(&surus.url);
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public end");
+    assert_eq!(client.get("/admin/").ok().text(), "blocked");
+    let log = surus.log();
+    assert_eq!(warnings(&log).len(), 1, "{log}");
+    let reason = "public/admin/.user.ini sets auto_prepend_file";
+    assert!(log.contains(reason), "{log}");
+    let command = |name: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_surus"));
+        let said = command.arg(name).arg(site.www()).args(&args[..2]).output();
+        String::from_utf8(said.unwrap().stdout).unwrap()
+    };
+    let said = command("check");
+    assert!(said.contains("and `classic` will serve it: "), "{said}");
+    assert!(said.contains(reason), "{said}");
+    assert!(!said.contains("✗ engine"), "{said}");
+}

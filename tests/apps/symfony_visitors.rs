@@ -87,7 +87,7 @@ pub fn unmodified(libraries: &str) -> Site {
 }
 
 /// The same, to which classes can be added.
-fn without_libraries() -> Site {
+pub fn without_libraries() -> Site {
     let library = r#", "surus/surus": "@dev""#;
     overlay(Site::new(), "symfony")
         .remove("surus.toml")

@@ -158,11 +158,6 @@ final class Messages
             return;
         }
         $this->transports->disconnect();
-        $container = $this->kernel->getContainer();
-        if ($container->initialized('doctrine')) {
-            foreach ($container->get('doctrine')->getConnections() as $connection) {
-                $connection->close();
-            }
-        }
+        Server::disconnect($this->kernel->getContainer());
     }
 }

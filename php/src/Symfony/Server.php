@@ -93,7 +93,7 @@ final class Server
             $this->interrupted = false;
         } elseif (Engine::forgets()) {
             $this->handle($this->kernel);
-            $this->disconnect($this->inner);
+            self::disconnect(self::container($this->inner));
         } else {
             $this->recover();
             $this->interrupted = true;
@@ -148,7 +148,7 @@ final class Server
 
     private function afterWarmup(bool $last): void
     {
-        $this->disconnect($this->rehearsal);
+        self::disconnect(self::container($this->rehearsal));
         if (\PHP_SESSION_ACTIVE === session_status()) {
             session_abort();
         }
@@ -167,7 +167,7 @@ final class Server
             $this->inner->shutdown();
             $this->inner->boot();
             $priming?->apply($this->inner);
-            $this->disconnect($this->inner);
+            self::disconnect(self::container($this->inner));
             $this->restoreProcess();
         }
     }
@@ -183,15 +183,20 @@ final class Server
     }
 
     /**
-     * Disconnects Doctrine: after a warm-up, forked processes would share the connections.
+     * Disconnects Doctrine: after a warm-up, forked processes would share the connections. Its
+     * bundle names them in a parameter, because services may use them without the registry.
      */
-    private function disconnect(?KernelInterface $kernel): void
+    public static function disconnect(?ContainerInterface $container): void
     {
-        $container = self::container($kernel);
-        if ($container?->initialized('doctrine')) {
-            foreach ($container->get('doctrine')->getConnections() as $connection) {
-                $connection->close();
-            }
+        $used = [];
+        if ($container?->hasParameter($name = 'doctrine.connections')) {
+            $used = array_filter($container->getParameter($name), $container->initialized(...));
+            $used = array_map($container->get(...), $used);
+        } elseif ($container?->initialized('doctrine')) {
+            $used = $container->get('doctrine')->getConnections();
+        }
+        foreach ($used as $connection) {
+            $connection->close();
         }
     }
 

@@ -75,7 +75,7 @@ struct Masks {
 
 /// WordPress's tokens and times.
 const WORDPRESS: &str = concat!(
-    r"_wpnonce=\w+|moderation-hash=\w+|",
+    r"_wpnonce=\w+|moderation-hash=\w+|[?&]key=\w+|",
     r#""nonce":"\w+"|name="_wp\w*nonce"[^>]*>|"#,
     r"\w+ \d+, 20\d\d at \d+:\d\d [ap]m|20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 );

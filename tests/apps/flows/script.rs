@@ -15,6 +15,7 @@ const REQUESTS: usize = 250;
 pub struct Script {
     /// None if forms need none.
     pub token: Option<Token>,
+    #[serde(default)]
     pub users: Vec<String>,
     /// Pages that may warm up a boot.
     #[serde(default)]
@@ -69,6 +70,17 @@ impl Script {
             assert!(!sequence.steps.is_empty(), "{}", sequence.name);
         }
         script
+    }
+
+    /// Adds the sequences and the learned pages of another script. No more than eight pages are
+    /// learned, so they replace the last ones.
+    pub fn with(mut self, more: &str) -> Script {
+        let more = Script::parse(more);
+        self.learned
+            .truncate(self.learned.len() - more.learned.len());
+        self.learned.extend(more.learned);
+        self.sequence.extend(more.sequence);
+        self
     }
 
     /// Every visitor runs all sequences without end, in a new order each time. Which visitor

@@ -10,10 +10,7 @@ use super::{SEED, UNCOMPRESSED, same};
 use crate::blog::{self, database, install, site_of};
 use crate::common::ports::free_address;
 use crate::database::Database;
-use crate::site::framework;
-
-/// Comments follow each other faster than WordPress permits.
-const PLUGIN: &str = "<?php add_filter('wp_is_comment_flood', '__return_false', 99);";
+use crate::site::{fixture, framework};
 
 const CONTENT: &str = "
 foreach (['ada', 'bob'] as $name) {
@@ -43,7 +40,9 @@ fn wordpress_7_flow_gets_answers_of_php_fpm() {
 fn engines_answer_as_php_fpm(version: &str) {
     let database = database();
     let files = framework(version).with_file_name("wordpress");
-    let site = site_of(&files, &database, "", "").write("wp-content/mu-plugins/flow.php", PLUGIN);
+    let site = site_of(&files, &database, "", "")
+        .copy(&fixture("flows/wordpress_site"), "wp-content")
+        .copy(&fixture("flows/sendmail"), "bin/sendmail");
     let host = free_address();
     install(&site.www(), &host);
     blog::run(&site.www(), CONTENT);
@@ -64,7 +63,14 @@ fn engines_answer_as_php_fpm(version: &str) {
     let oracle = Oracle::start(&site, "", &host, &[]);
     let expected = play(&oracle.url, &script, &requests);
     drop(oracle);
-    for text in ["Avalanche.", "It&#8217;s &#8220;", "wpadminbar"] {
+    for text in [
+        "Avalanche.",
+        "It&#8217;s &#8220;",
+        "wpadminbar",
+        "Anmelden",
+        "To: ada@example.org",
+        "elephant.png",
+    ] {
         assert!(
             expected.iter().any(|answer| answer.contains(text)),
             "{text}"

@@ -56,6 +56,10 @@ final class Kernel extends HttpKernel
         $services = $container->services()->defaults()->autowire()->autoconfigure();
         $services->load('App\\', __DIR__.'/')->exclude(__DIR__.'/{Kernel,Bundle}.php');
         $services->load('App\\Controller\\', __DIR__.'/Controller/')->tag('controller.service_arguments');
+        // Only applications that add to this one have files of configuration.
+        if (is_file($more = __DIR__.'/../config/services.php')) {
+            $container->import($more);
+        }
     }
 
     private function configureRoutes(RoutingConfigurator $routes): void
@@ -71,5 +75,8 @@ final class Kernel extends HttpKernel
         $add('localized', '/{_locale}/page', 'page')->requirements(['_locale' => 'de|en']);
         $routes->add('login', '/login');
         $routes->add('logout', '/logout');
+        if (is_file($more = __DIR__.'/../config/routes.php')) {
+            $routes->import($more);
+        }
     }
 }

@@ -1,0 +1,2 @@
+@foreach ($reports as $report){{ $report->sender->name }}: {!! $report->text !!}
+@endforeach
