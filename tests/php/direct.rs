@@ -92,7 +92,7 @@ fn executed(pid: u32) -> String {
 }
 
 /// The master process: the child that runs `surus-php`.
-fn template_of(pid: u32) -> u32 {
+fn master_of(pid: u32) -> u32 {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     let mut children = children.split_whitespace().map(|pid| pid.parse().unwrap());
     children
@@ -120,7 +120,7 @@ fn direct_binding_replaces_the_library_code() {
 
     for (env, is_replaced) in [(&[][..], can()), (&off[..], false)] {
         let surus = Surus::spawn(site.path(), &[], env).unwrap();
-        let executed = executed(template_of(surus.pid()));
+        let executed = executed(master_of(surus.pid()));
         assert_eq!(!executed.contains("libphp"), is_replaced, "{executed}");
     }
 }

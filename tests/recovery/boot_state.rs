@@ -166,7 +166,7 @@ fn signal_handler_of_the_boot_runs_in_requests() {
         std::thread::sleep(std::time::Duration::from_millis(1100));
         if engine == "rewind" || engine == "fork" {
             for signal in ["USR1", "WINCH"] {
-                kill(site.template(), signal);
+                kill(site.master(), signal);
             }
         }
         let first = site.get("/hello.php").body;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::Surus;
 use crate::memory_group::MemoryGroup;
-use crate::processes::kill_the_template;
+use crate::processes::kill_the_master;
 use crate::site::{PATIENT, Site, app, is_root, kill, until};
 
 /// Each request runs the file that it names.
@@ -196,7 +196,7 @@ fn killing_workers_at_random_costs_at_most_their_requests() {
 
 #[test]
 fn killing_the_master_process_costs_no_request() {
-    kill_the_template(&booted(&["--workers", "2"], &[]));
+    kill_the_master(&booted(&["--workers", "2"], &[]));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn failed_fork_is_retried() {
     }
     let site = booted(&["--workers", "1"], &[("SURUS_ENGINE_QUEUE_TIMEOUT", "1s")]);
     let limit = |processes: &str| {
-        let pid = site.template().to_string();
+        let pid = site.master().to_string();
         let limited = Command::new("prlimit")
             .args(["--pid", &pid, processes])
             .status();

@@ -179,10 +179,7 @@ fn nothing_grows_over_ten_thousand_requests() {
         }
     };
     let count = || {
-        let mut counts = vec![
-            descriptors(site.surus.front()),
-            descriptors(site.template()),
-        ];
+        let mut counts = vec![descriptors(site.surus.front()), descriptors(site.master())];
         counts.extend(site.workers().into_iter().map(descriptors));
         counts
     };
@@ -219,7 +216,7 @@ fn nothing_grows_over_ten_thousand_requests() {
     }
     assert_eq!(
         after, before,
-        "descriptors of surus, the template, and the workers"
+        "descriptors of surus, the master process, and the workers"
     );
     assert_eq!(children(site.surus.pid()).len(), 1, "no zombies");
     assert_eq!(site.workers().len(), 2, "no zombies");

@@ -28,7 +28,7 @@ static __attribute__((constructor)) void begin(void)
 }
 
 /* As syscall(), but without errno: that is memory, and would be another than before where it has
- * been put back already. */
+ * been restored already. */
 static long call(long number, long a, long b, long c)
 {
 #ifdef __x86_64__
@@ -72,7 +72,7 @@ static int strikes(const char *here)
 	return 1;
 }
 
-/* The last but one of what is put back in the kernel. */
+/* The last but one of what is restored in the kernel. */
 int fchdir(int fd)
 {
 	return strikes("fchdir") ? -1 : (int)syscall(SYS_fchdir, fd);

@@ -53,7 +53,7 @@ fn master_process_stopped_by_a_script_is_replaced() {
             )],
             &[],
         );
-        let template = site.template();
+        let master = site.master();
         assert_eq!(site.get("/lie.php").body, "done", "{engine}");
         // Each needs another fork: on `fork`, workers exit with their request.
         for _ in 0..12 {
@@ -61,7 +61,7 @@ fn master_process_stopped_by_a_script_is_replaced() {
         }
         until(
             &format!("another has taken its place: {engine} {}", site.surus.log()),
-            || !lives(template) && !site.workers().is_empty(),
+            || !lives(master) && !site.workers().is_empty(),
         );
         assert_eq!(repairs(&site, "master_stopped"), 1, "{engine}");
         assert!(site.surus.log().contains("master process was stopped"));
@@ -83,12 +83,12 @@ fn booting_master_process_that_is_stopped_is_resumed_or_replaced() {
         let env = [("SURUS_ENGINE_BOOT_TIMEOUT", "600s")];
         let site = boot_in(dir, engine, &boot, &["--workers", "1"], &env).unwrap();
         std::fs::write(&hold, "").unwrap();
-        let template = site.template();
-        kill(template, "KILL");
+        let master = site.master();
+        kill(master, "KILL");
         let mut booting = 0;
         until("another one boots", || {
-            booting = site.template();
-            booting != template
+            booting = site.master();
+            booting != master
         });
         // Surus may resume it before this test can see that it has stopped.
         let stop = || {
@@ -130,7 +130,7 @@ fn booting_worker_that_is_stopped_is_resumed_or_replaced() {
         kill.args(["-STOP", &pid.to_string()]).status().unwrap();
     };
     // The successor of a worker, which no other one replaces while a request waits.
-    let (master, worker) = (site.template(), site.workers()[0]);
+    let (master, worker) = (site.master(), site.workers()[0]);
     std::fs::write(&hold, "").unwrap();
     kill(worker, "KILL");
     let mut booting = 0;
@@ -147,7 +147,7 @@ fn booting_worker_that_is_stopped_is_resumed_or_replaced() {
     std::fs::write(&hold, "").unwrap();
     kill(master, "KILL");
     until("another one boots", || {
-        let other = site.template();
+        let other = site.master();
         booting = if other == master { 0 } else { child(other) };
         booting != 0
     });
@@ -172,7 +172,7 @@ fn master_process_killed_by_a_script_is_replaced() {
     {
         let code = format!("libc()->kill(libc()->getppid(), {signal}); echo 'done';");
         let site = site(engine, &[("lie.php", &code)], &[]);
-        let template = site.template();
+        let master = site.master();
         assert_eq!(site.get("/lie.php").body, "done", "{engine} {signal}");
         for (number, answer) in post_counted(&site, 0..24, 1000) {
             assert_eq!(
@@ -183,7 +183,7 @@ fn master_process_killed_by_a_script_is_replaced() {
             assert_eq!(counted(&site, number), 1, "{engine} {signal}");
         }
         until("another has taken its place", || {
-            !lives(template) && !site.workers().is_empty()
+            !lives(master) && !site.workers().is_empty()
         });
         answers_within(&site, SOON, engine);
     }
@@ -195,7 +195,7 @@ fn sigprof_to_the_master_process_does_no_harm() {
     for engine in ENGINES {
         let code = "libc()->kill(libc()->getppid(), 27); echo 'done';";
         let site = site(engine, &[("lie.php", code)], &[]);
-        let template = site.template();
+        let master = site.master();
         assert_eq!(site.get("/lie.php").body, "done", "{engine}");
         let before = site.workers();
         before.iter().for_each(|pid| kill(*pid, "KILL"));
@@ -204,7 +204,7 @@ fn sigprof_to_the_master_process_does_no_harm() {
             workers.len() >= 4 && !workers.iter().any(|pid| before.contains(pid))
         });
         answers_within(&site, SOON, engine);
-        assert_eq!(site.template(), template, "{engine}");
+        assert_eq!(site.master(), master, "{engine}");
     }
 }
 
@@ -223,9 +223,9 @@ fn requests_of_workers_that_take_nothing_go_to_the_next_generation() {
     let env = [("SURUS_PHP_FFI__ENABLE", "true")];
     let site = boot_in(dir, "worker", &boot, &["--workers", "4"], &env)
         .unwrap_or_else(|log| panic!("{log}"));
-    let (template, before) = (site.template(), site.workers());
+    let (master, before) = (site.master(), site.workers());
     let deaf = site.dir.path().join("writable/deaf");
-    std::fs::write(deaf, template.to_string()).unwrap();
+    std::fs::write(deaf, master.to_string()).unwrap();
     before.iter().for_each(|pid| kill(*pid, "KILL"));
     until("others have come", || {
         let workers = site.workers();
@@ -242,7 +242,7 @@ fn requests_of_workers_that_take_nothing_go_to_the_next_generation() {
     }
     until(
         &format!("its processes have ended: {}", site.surus.log()),
-        || !lives(template),
+        || !lives(master),
     );
 }
 

@@ -60,23 +60,23 @@ fn killing_idle_workers_costs_nothing() {
 
 #[test]
 fn killing_the_master_process_costs_no_request() {
-    kill_the_template(&Site::start(&["--workers", "2"], &[]));
+    kill_the_master(&Site::start(&["--workers", "2"], &[]));
 }
 
 /// Running requests complete, and new ones are answered.
-pub fn kill_the_template(site: &Site) {
-    let template = site.template();
+pub fn kill_the_master(site: &Site) {
+    let master = site.master();
     let running = [
         site.begun("/nap.php?ms=1000"),
         site.begun("/nap.php?ms=1000"),
     ];
-    kill(template, "KILL");
+    kill(master, "KILL");
     let load = site.load(4, "/hello.php");
     for task in running {
         assert_eq!(task.join().unwrap().unwrap().body, "rested");
     }
     until("there is another", || {
-        site.template() != template && lives(site.template())
+        site.master() != master && lives(site.master())
     });
     std::thread::sleep(Duration::from_millis(500));
     load.wait_for(11);
@@ -90,11 +90,7 @@ pub fn kill_the_template(site: &Site) {
 #[test]
 fn killing_surus_leaves_no_php_process() {
     let mut site = Site::start(&["--workers", "3"], &[]);
-    let processes: Vec<u32> = site
-        .workers()
-        .into_iter()
-        .chain([site.template()])
-        .collect();
+    let processes: Vec<u32> = site.workers().into_iter().chain([site.master()]).collect();
     let looping = site.begun("/loop.php");
     let napping = site.begun("/nap.php?ms=30000");
     site.surus.signal("KILL");
@@ -175,8 +171,8 @@ fn killing_surus_and_the_master_process_leaves_no_php_process() {
     let mut site = Site::start(&["--workers", "2"], &[]);
     let processes: Vec<u32> = site.workers();
     let _looping = site.begun("/loop.php");
-    let template = site.template();
-    kill(template, "KILL");
+    let master = site.master();
+    kill(master, "KILL");
     site.surus.signal("KILL");
     site.surus.wait();
     for pid in processes {

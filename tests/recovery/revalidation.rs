@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::booted::boot_in;
 use crate::common::Surus;
-use crate::site::{Site, app, ask, kill, request, template_of};
+use crate::site::{Site, app, ask, kill, master_of, request};
 
 const ENGINES: [&str; 4] = ["rewind", "fork", "standby", "worker"];
 
@@ -308,7 +308,7 @@ fn exchanged_link_before_a_restart_of_php_exchanges_static_files_too() {
         let new = dir.path().join("new");
         symlink("2", &new).unwrap();
         std::fs::rename(new, &current).unwrap();
-        kill(template_of(&surus), "KILL");
+        kill(master_of(&surus), "KILL");
         eventually(&surus, "2 2 2");
         surus.wait_for_log(|log| log.contains(CHANGED) && log.contains("reloaded"));
         let asset = ask(&surus.address, request("GET", "/asset.txt", "").as_bytes());

@@ -203,14 +203,14 @@ fn impossible_request_id_in_a_line_costs_only_its_worker_and_repeats_no_request(
         let code = "count_me(); poke(own_line() + 4, pack('V', 70000)); libc()->kill(getmypid(), \
             9); sleep(9);";
         let site = site(engine, &[("lie.php", code)], &[]);
-        let template = site.template();
+        let master = site.master();
         let other = site.begun("/nap.php?ms=2500");
         let answer = site.ask(&request("POST", "/lie.php?n=1", "")).unwrap();
         assert_eq!(answer.status, 502, "{engine}: {}", site.surus.log());
         assert_eq!(counted(&site, 1), 1, "{engine}");
         answers_within(&site, SOON, engine);
         assert_eq!(other.join().unwrap().unwrap().body, "rested", "{engine}");
-        assert_eq!(site.template(), template, "{engine}: the generation stays");
+        assert_eq!(site.master(), master, "{engine}: the generation stays");
         assert_eq!(counted(&site, 1), 1, "{engine}");
     }
 }
@@ -231,8 +231,8 @@ fn hidden_post_is_not_repeated_when_all_processes_are_killed() {
         let address = site.surus.address.clone();
         let lie = std::thread::spawn(move || ask(&address, asked.as_bytes()));
         until("it has begun", || began.exists());
-        let (template, workers) = (site.template(), site.workers());
-        kill(template, "KILL");
+        let (master, workers) = (site.master(), site.workers());
+        kill(master, "KILL");
         workers.iter().for_each(|pid| kill(*pid, "KILL"));
         assert_eq!(lie.join().unwrap().unwrap().status, 502, "{engine}");
         answers_within(&site, SOON, engine);
@@ -392,7 +392,7 @@ fn table_of_expressions_overwritten_by_a_script_does_no_harm() {
         for lie in &lies {
             let code = format!("{table} {lie} {due} echo 'done';");
             let site = site(engine, &[("lie.php", &code)], &[]);
-            let template = site.template();
+            let master = site.master();
             // The prototype process compiles for the first time a second after its boot.
             for _ in 0..8 {
                 assert_eq!(site.get("/lie.php").body, "done", "{engine} {lie}");
@@ -400,7 +400,7 @@ fn table_of_expressions_overwritten_by_a_script_does_no_harm() {
                 assert_eq!(site.get("/hello.php").body, "hello", "{engine} {lie}");
             }
             assert!(
-                lives(template) && site.template() == template,
+                lives(master) && site.master() == master,
                 "{engine} {lie}: {}",
                 site.surus.log()
             );
@@ -445,7 +445,7 @@ fn files_of_the_boot_forged_by_a_script_stop_no_replacement_of_workers() {
     for engine in ["worker", "standby"] {
         let looks = [("SURUS_PHP_OPCACHE__REVALIDATE_FREQ", "1")];
         let site = site(engine, &files, &looks);
-        let master = site.template();
+        let master = site.master();
         assert_eq!(site.get("/forge.php").body, "forged", "{engine}");
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(1100));
@@ -457,10 +457,7 @@ fn files_of_the_boot_forged_by_a_script_stop_no_replacement_of_workers() {
         }
         let log = site.surus.log();
         assert!(!log.contains("does not replace"), "{engine}: {log}");
-        assert!(
-            lives(master) && site.template() == master,
-            "{engine}: {log}"
-        );
+        assert!(lives(master) && site.master() == master, "{engine}: {log}");
     }
 }
 

@@ -42,11 +42,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 fn draining_under_load_answers_every_accepted_request() {
     for signal in ["TERM", "INT"] {
         let mut site = Site::start(&["--workers", "2"], &[]);
-        let processes: Vec<u32> = site
-            .workers()
-            .into_iter()
-            .chain([site.template()])
-            .collect();
+        let processes: Vec<u32> = site.workers().into_iter().chain([site.master()]).collect();
         let slow = site.begun("/gate.php");
         let load = site.load(4, "/nap.php?ms=10");
         load.wait_for(6);
@@ -79,11 +75,11 @@ fn processes_stopped_by_a_script_hold_neither_a_reload_nor_a_shutdown() {
     for engine in ["classic", "fork", "rewind"] {
         for path in ["/workers.php", "/master.php"] {
             let mut site = shared_memory::site(engine, &files, &[]);
-            let old = site.template();
+            let old = site.master();
             assert_eq!(site.get(path).body, "done", "{engine}");
             site.surus.signal("HUP");
             until("the old generation ends", || !lives(old));
-            let processes = [site.workers(), vec![site.template()]].concat();
+            let processes = [site.workers(), vec![site.master()]].concat();
             assert_eq!(site.get(path).body, "done", "{engine}");
             let began = Instant::now();
             site.surus.signal("TERM");
@@ -321,11 +317,7 @@ fn persistent_connection_gets_connection_close() {
 #[test]
 fn second_signal_ends_the_drain() {
     let mut site = Site::start(&["--workers", "1"], &[]);
-    let processes: Vec<u32> = site
-        .workers()
-        .into_iter()
-        .chain([site.template()])
-        .collect();
+    let processes: Vec<u32> = site.workers().into_iter().chain([site.master()]).collect();
     let _looping = site.begun("/loop.php");
     site.surus.signal("TERM");
     site.surus.wait_for_log(|log| log.contains("shutting down"));
@@ -346,11 +338,7 @@ fn shutdown_timeout_ends_the_drain() {
         &["--workers", "1"],
         &[("SURUS_HTTP_SHUTDOWN_TIMEOUT", "500ms")],
     );
-    let processes: Vec<u32> = site
-        .workers()
-        .into_iter()
-        .chain([site.template()])
-        .collect();
+    let processes: Vec<u32> = site.workers().into_iter().chain([site.master()]).collect();
     let _looping = site.begun("/loop.php");
     let began = Instant::now();
     site.surus.signal("TERM");

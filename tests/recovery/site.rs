@@ -178,12 +178,12 @@ impl Site {
         Err(None)
     }
 
-    pub fn template(&self) -> u32 {
-        template_of(&self.surus)
+    pub fn master(&self) -> u32 {
+        master_of(&self.surus)
     }
 
     pub fn workers(&self) -> Vec<u32> {
-        children(self.template())
+        children(self.master())
     }
 
     /// Sends requests from `threads` threads until the load is stopped.
@@ -314,9 +314,9 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The master process of a server with one pool.
-pub fn template_of(surus: &Surus) -> u32 {
+pub fn master_of(surus: &Surus) -> u32 {
     let mut found = None;
-    until("there is one template", || {
+    until("there is one master process", || {
         // A keeper has a front end and an opener, too.
         let is_php = |pid: &u32| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));

@@ -135,7 +135,7 @@ fn php_runs_as_another_user_with_a_clean_environment() {
     for pid in site
         .workers()
         .into_iter()
-        .chain([site.template(), site.surus.pid()])
+        .chain([site.master(), site.surus.pid()])
     {
         let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(!String::from_utf8_lossy(&cmdline).contains("hush"));

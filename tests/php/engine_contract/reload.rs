@@ -100,11 +100,11 @@ engine_contract! {
     surus_php:
     fn killed_master_process_is_replaced_without_losing_a_request(engine) {
         let pids = engine.pids().await;
-        let template = parent(pids[0]);
+        let master = parent(pids[0]);
         let gate = engine.writable().join("gate");
         let code = format!("{} echo 'done';", until_there(&gate));
         let running = engine.occupy(2, &code).await;
-        kill(template, "KILL");
+        kill(master, "KILL");
         let mut waiting = Vec::new();
         for _ in 0..6 {
             waiting.push(engine.start(engine.php("echo 'waited';").post("text/plain", "x")).await);

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::common::engines::Subject;
 
-/// What the template holds, and the largest worker: workers start and exit meanwhile.
+/// What the master process holds, and the largest worker: workers start and exit meanwhile.
 pub struct Footprint {
-    template: Held,
+    master: Held,
     workers: Held,
     processes: usize,
 }
@@ -34,12 +34,12 @@ impl Footprint {
     pub fn of(surus: u32) -> Footprint {
         // Children of the last cases exit by themselves.
         std::thread::sleep(Duration::from_millis(300));
-        let mut templates = children(surus);
-        templates.retain(|pid| !crate::common::is_surus(*pid));
-        let workers: Vec<_> = templates.iter().flat_map(|pid| children(*pid)).collect();
+        let mut masters = children(surus);
+        masters.retain(|pid| !crate::common::is_surus(*pid));
+        let workers: Vec<_> = masters.iter().flat_map(|pid| children(*pid)).collect();
         Footprint {
-            processes: templates.len() + workers.len(),
-            template: held(&templates),
+            processes: masters.len() + workers.len(),
+            master: held(&masters),
             workers: held(&workers),
         }
     }
@@ -58,10 +58,10 @@ impl Footprint {
         println!("{}: from {self} to {now}", subject.name);
         assert!(
             self.is_kept(&now),
-            "{}: {self} has become {now}\ntemplate: {:?}\nwas: {:?}\nworker: {:?}\nwas: {:?}",
+            "{}: {self} has become {now}\nmaster process: {:?}\nwas: {:?}\nworker: {:?}\nwas: {:?}",
             subject.name,
-            now.template.descriptors,
-            self.template.descriptors,
+            now.master.descriptors,
+            self.master.descriptors,
             now.workers.descriptors,
             self.workers.descriptors,
         );
@@ -74,7 +74,7 @@ impl Footprint {
                 && after.mappings <= before.mappings + SLACK_MAPPINGS
         };
         // During the replacement of a worker there may be two.
-        holds(&self.template, &now.template)
+        holds(&self.master, &now.master)
             && holds(&self.workers, &now.workers)
             && now.processes <= self.processes + 1
     }
@@ -84,8 +84,8 @@ impl fmt::Display for Footprint {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(
             f,
-            "[{} processes; template {}; workers at most {}]",
-            self.processes, self.template, self.workers
+            "[{} processes; master process {}; workers at most {}]",
+            self.processes, self.master, self.workers
         )
     }
 }
