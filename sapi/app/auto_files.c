@@ -217,30 +217,69 @@ void surus_auto_files_end(void)
 	} zend_end_try();
 }
 
-/* Whether php.ini sets one of the files for a host, which only a request names. Sections for a path
- * apply to the boot's script. */
-static bool is_any_of_host(void)
+/* Whether `path` is in the directory, at any depth. */
+static bool is_below(const char *path, const char *directory)
+{
+	size_t len = strlen(directory);
+
+	while (len > 0 && directory[len - 1] == '/') {
+		len--;
+	}
+	return strncmp(path, directory, len) == 0 && path[len] == '/';
+}
+
+/* Whether requests may run scripts to which php.ini's section for this directory applies, although
+ * it does not apply to the boot's script. */
+static bool is_for_others(const char *directory)
+{
+	return surus_settings.document_root && is_below(directory, surus_settings.document_root) &&
+	        !is_below(surus_settings.script, directory);
+}
+
+/* Whether the value names a file that requests do not run anyway. */
+static bool names_another(const char *name, const zval *value)
+{
+	const char *current = setting(name);
+
+	if (Z_TYPE_P(value) != IS_STRING || Z_STRLEN_P(value) == 0) {
+		return false;
+	}
+	return !IS_ABSOLUTE_PATH(Z_STRVAL_P(value), Z_STRLEN_P(value)) || !current ||
+	        strcmp(current, Z_STRVAL_P(value)) != 0;
+}
+
+/* Whether php.ini sets one of the files in a section that the boot cannot apply. A host is only
+ * known in a request, and a directory may be that of other scripts. */
+static bool is_any_in_unread_section(void)
 {
 	static const char *const names[] = {"auto_prepend_file", "auto_append_file"};
 	zend_string *section;
-	zval *value;
+	zval *values;
 
-	if (!php_ini_has_per_host_config()) {
-		return false;
-	}
-	ZEND_HASH_FOREACH_STR_KEY_VAL(php_ini_get_configuration_hash(), section, value) {
-		/* Sections for a path have absolute names. */
-		if (!section || ZSTR_LEN(section) == 0 || Z_TYPE_P(value) != IS_ARRAY ||
-		        ZSTR_VAL(section)[0] == '/') {
+	ZEND_HASH_FOREACH_STR_KEY_VAL(php_ini_get_configuration_hash(), section, values) {
+		if (!section || ZSTR_LEN(section) == 0 || Z_TYPE_P(values) != IS_ARRAY) {
 			continue;
 		}
+		/* Sections for a path have absolute names. */
+		const char *place = ZSTR_VAL(section);
+		bool is_path = php_ini_has_per_dir_config() && place[0] == '/' && is_for_others(place);
+		bool is_host = php_ini_has_per_host_config() && place[0] != '/';
 		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-			if (zend_hash_str_exists(Z_ARRVAL_P(value), names[i], strlen(names[i]))) {
+			zval *value = zend_hash_str_find(Z_ARRVAL_P(values), names[i], strlen(names[i]));
+			if (value && is_host) {
 				fprintf(stderr,
 				        "surus-php: php.ini sets %s under [HOST=%s], which is unknown at the boot; "
 				        "choose the engine `classic` (engine.name), or set it for all hosts or "
-				        "under [PATH=...]\n",
-				        names[i], ZSTR_VAL(section));
+				        "for the document root, under [PATH=...]\n",
+				        names[i], place);
+				return true;
+			}
+			if (value && is_path && names_another(names[i], value)) {
+				fprintf(stderr,
+				        "surus-php: php.ini sets %s under [PATH=%s], which does not apply to the "
+				        "boot's script %s, so no request would run that file; choose the engine "
+				        "`classic` (engine.name), or set it under [PATH=%s]\n",
+				        names[i], place, surus_settings.script, surus_settings.document_root);
 				return true;
 			}
 		}
@@ -250,7 +289,7 @@ static bool is_any_of_host(void)
 
 bool surus_auto_files_are_repeatable(void)
 {
-	if (is_any_of_host()) {
+	if (is_any_in_unread_section()) {
 		return false;
 	}
 	return surus_settings.engine != SURUS_WORKER || surus_auto_once_check(prepended, appended);

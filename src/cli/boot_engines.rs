@@ -1,14 +1,14 @@
 //! Boots the engines of `surus serve`, and reports how each runs PHP.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::{Context, bail};
 use tracing::{info, warn};
 
-use super::engine_setup::{PlannedPool, PoolConfig};
+use super::engine_setup::PlannedPool;
 use super::{boot_script, config_lint, engine_setup, entry_script, user_ini};
-use crate::engine::Engine;
+use crate::engine::{Engine, Prepared, Report};
 use crate::engines::unbooted::{BootFunction, Unbooted};
 use crate::keeper::Client;
 use crate::launcher::Launch;
@@ -20,12 +20,12 @@ type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
 /// `first` for the first pool. An application that cannot be booted is served by `classic`.
 pub async fn boot(
     plans: &[PlannedPool],
-    first: u16,
+    first: u32,
     keeper: &Option<Arc<Client>>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Engines> {
     let mut booted: Engines = BTreeMap::new();
-    for (number, planned) in plans.iter().enumerate() {
+    for planned in plans {
         let name = planned.pool_config.name;
         if booted.contains_key(name) {
             continue; // A plan for the case that an application cannot be booted.
@@ -48,9 +48,9 @@ pub async fn boot(
                 warn!(
                     engine = name,
                     error = format!("{error:#}"),
-                    "the application cannot be booted; `classic` serves it instead; see PHP's \
-                     reason above, name a boot script (engine.script), or choose an engine \
-                     (engine.name)"
+                    "the application cannot be booted; `classic` serves it instead; see the \
+                     error and what PHP has logged above, name a boot script (engine.script), or \
+                     choose an engine (engine.name)"
                 );
                 let classic = booter(plans, otherwise, first, keeper, metrics)().await?;
                 let instead = otherwise.pool_config.entry.name;
@@ -113,8 +113,6 @@ pub async fn boot(
                  call it in the application for each request, or use another engine"
             );
         }
-        // The first pool is the main one.
-        warn_of_unread(&planned.project, pool_config, number == 0, user_ini);
         for setting in config_lint::unknown_settings(&report, &pool_config.config) {
             warn!(
                 engine = name,
@@ -136,54 +134,70 @@ pub async fn boot(
     Ok(booted)
 }
 
-/// Warns of files in directories that a booted engine does not read and that name files to run
-/// around each request, such as firewalls. On a thread of its own, because many directories may
-/// have to be read.
-fn warn_of_unread(project: &Path, pool: &PoolConfig, is_main: bool, name: &str) {
-    let (project, pool, name) = (project.to_path_buf(), pool.clone(), name.to_owned());
-    tokio::task::spawn_blocking(move || {
-        let Some(unread) = user_ini::unread_by(&project, &pool, is_main, &name) else {
-            return;
-        };
-        if let Some(reason) = unread.limit() {
-            warn!(
-                engine = pool.name,
-                reason, "some .user.ini files were not examined; files that they name may not run"
-            );
-        }
-        for file in &unread.files {
-            let set = user_ini::auto_files(file);
-            if set.is_empty() {
-                continue;
-            }
-            warn!(
-                engine = pool.name,
-                setting = set.join(" and "),
-                file = %file.display(),
-                script = %unread.script.display(),
-                "a file that .user.ini names does not run: a booted engine reads .user.ini once, \
-                 from the document root down to the script; move the setting into the document \
-                 root's or into [php], or use a [[route]] with engine = \"classic\""
-            );
-        }
-    });
+/// Boots the pool `name` again, for a reload. Refuses what [`boot`] refuses.
+pub async fn prepare(
+    plans: &[PlannedPool],
+    name: &str,
+    engine: &Arc<dyn Engine>,
+) -> anyhow::Result<Prepared> {
+    // If the boot in place of `classic` succeeds, its `BootFunction` has checked it.
+    let is_unbooted = engine.status().instead.is_some();
+    let prepared = engine.prepare().await?;
+    let number = plans.iter().position(|plan| plan.pool_config.name == name);
+    if let Some(number) = number.filter(|_| !is_unbooted) {
+        let refused = refuse_unread(&plans[number], number == 0, prepared.report().clone()).await;
+        refused.context("the reload failed; the old version keeps running")?;
+    }
+    Ok(prepared)
+}
+
+/// Refuses a pool if a `.user.ini` that it does not read names files to run around requests, such
+/// as firewalls. Searches on a thread of its own, because many directories may have to be read.
+async fn refuse_unread(planned: &PlannedPool, is_main: bool, report: Report) -> anyhow::Result<()> {
+    let (project, pool) = (planned.project.clone(), planned.pool_config.clone());
+    let search = move || {
+        let unread = user_ini::unread_by(&project, &pool, is_main, &report)?;
+        Some((unread.obstacle(), unread.limit()))
+    };
+    let engine = planned.pool_config.name;
+    match tokio::task::spawn_blocking(search).await? {
+        Some((Some(why), _)) => bail!("engine `{engine}`: {why}"),
+        Some((None, Some(reason))) => warn!(
+            engine,
+            reason,
+            "some .user.ini files were not examined, and files that they name may not run; if \
+             access is missing, run `surus check` as root"
+        ),
+        Some((None, None)) | None => {}
+    }
+    Ok(())
 }
 
 /// Boots the pool of a plan, as often as it is called.
 fn booter(
     plans: &[PlannedPool],
     planned: &PlannedPool,
-    first: u16,
+    first: u32,
     keeper: &Option<Arc<Client>>,
     metrics: &Arc<Metrics>,
 ) -> BootFunction {
     let number = plans.iter().position(|plan| std::ptr::eq(plan, planned));
-    let pool = number.and_then(|number| first.checked_add(u16::try_from(number).ok()?));
+    let pool = number.and_then(|number| first.checked_add(u32::try_from(number).ok()?));
     let by = keeper.clone().zip(pool);
+    let is_main = number == Some(0);
     let (planned, metrics) = (planned.clone(), metrics.clone());
     Arc::new(move || {
         let (planned, metrics) = (planned.clone(), metrics.clone());
         let launch = by.clone().map(|(by, pool)| Launch { by, pool });
-        Box::pin(async move { engine_setup::boot_planned(&planned, launch, &metrics).await })
+        Box::pin(async move {
+            let pool = engine_setup::boot_planned(&planned, launch, &metrics).await?;
+            match refuse_unread(&planned, is_main, pool.report()).await {
+                Ok(()) => Ok(pool),
+                Err(error) => {
+                    pool.drain().await;
+                    Err(error)
+                }
+            }
+        })
     })
 }

@@ -12,12 +12,11 @@ use super::engine_setup::{self, PoolConfig};
 use super::findings::Findings;
 use super::inherited::InheritedSockets;
 use super::options::ServeArgs;
-use super::user_ini::{self, UnreadUserIni};
 use super::value_lint::suspicious_values;
 use super::work_part::WorkPart;
 use super::{
     addresses, boot_script, config_trust, exposed_files, file_access, htaccess, running, served,
-    site_plans, spool_access, tls,
+    site_plans, spool_access, tls, user_ini,
 };
 use crate::app::DocumentTree;
 use crate::app::site::routes::Routes;
@@ -345,9 +344,8 @@ async fn engine(
         ));
     }
     if one.entry.boots_script() && one.entry.runs_scripts() {
-        let name = report.get("user_ini.filename");
-        if let Some(unread) = user_ini::unread_by(project, &one, is_main, name) {
-            unread_settings(&one, &unread, findings);
+        if let Some(unread) = user_ini::unread_by(project, &one, is_main, &report) {
+            unread.report(&one, one.may_be_unbooted(project), findings);
         }
         auto_files(project, &one, &report, findings);
     }
@@ -379,27 +377,6 @@ async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &mut Findings) {
             BootVerdict::Changed(what) => findings.fail(what),
         }),
         Err(error) => findings.fail(format_args!("answers cannot be compared: {error:#}")),
-    }
-}
-
-/// Reports .user.ini files that no request reads, although the user may expect it.
-fn unread_settings(pool: &PoolConfig, unread: &UnreadUserIni, findings: &Findings) {
-    if let Some(limit) = unread.limit() {
-        findings.note(limit);
-    }
-    for file in &unread.files {
-        let unrun = match user_ini::auto_files(file) {
-            set if set.is_empty() => String::new(),
-            set => format!(", so {} does not run", set.join(" and ")),
-        };
-        findings.note(format_args!(
-            "{} is not read{unrun}: `{}` reads such files once, from the document root down to \
-             {}; move settings for all requests there or into [php], or use a [[route]] with \
-             engine = \"classic\"",
-            file.display(),
-            pool.name,
-            unread.script.display()
-        ));
     }
 }
 

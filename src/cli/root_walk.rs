@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The limit of examined entries, so that a walk ends soon.
 pub(super) const ENTRIES: usize = 100_000;
@@ -24,38 +25,43 @@ pub(super) struct WalkedEntry<'a> {
 ///
 /// False: there are more than `max` entries.
 pub(super) fn walk(root: &Path, max: usize, enters: impl FnMut(&WalkedEntry<'_>) -> bool) -> bool {
-    walk_counting(root, max, |_| true, enters).is_complete
+    walk_until(root, max, None, enters).stopped_by.is_none()
 }
 
 /// What a walk has left out.
 pub(super) struct WalkEnd {
-    /// False: there are more entries than the limit.
-    pub is_complete: bool,
+    /// None: all entries were examined.
+    pub stopped_by: Option<WalkLimit>,
     /// Directories, and links to anything, that this process has no access to.
     pub unreadable: Vec<PathBuf>,
 }
 
-/// Walks like `walk`, but only directories count towards the limit. Directories with many plain
-/// files, such as uploads, then cannot hide others.
-pub(super) fn walk_directories(
-    root: &Path,
-    max: usize,
-    enters: impl FnMut(&WalkedEntry<'_>) -> bool,
-) -> WalkEnd {
-    walk_counting(root, max, |is_directory| is_directory, enters)
+/// The limit that ended a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WalkLimit {
+    Entries,
+    Time,
 }
 
-fn walk_counting(
+/// Walks like `walk`, but not beyond `deadline`, and says what it has left out.
+pub(super) fn walk_until(
     root: &Path,
     max: usize,
-    counts: impl Fn(bool) -> bool,
+    deadline: Option<Instant>,
     mut enters: impl FnMut(&WalkedEntry<'_>) -> bool,
 ) -> WalkEnd {
+    let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
     let mut left = max;
     let mut unreadable = Vec::new();
     let mut seen = HashSet::new();
     let mut directories = VecDeque::from([(root.to_path_buf(), false)]);
     while let Some((directory, is_linked)) = directories.pop_back() {
+        if is_late() {
+            return WalkEnd {
+                stopped_by: Some(WalkLimit::Time),
+                unreadable,
+            };
+        }
         let entries = match directory.metadata() {
             Ok(about) if !about.is_dir() || !seen.insert((about.dev(), about.ino())) => continue,
             Ok(_) => std::fs::read_dir(&directory),
@@ -87,15 +93,17 @@ fn walk_counting(
                 },
                 false => kind.is_ok_and(|kind| kind.is_dir()),
             };
-            if counts(is_directory) {
-                if left == 0 {
-                    return WalkEnd {
-                        is_complete: false,
-                        unreadable,
-                    };
-                }
-                left -= 1;
+            let limit = match left {
+                0 => Some(WalkLimit::Entries),
+                _ => is_late().then_some(WalkLimit::Time),
+            };
+            if limit.is_some() {
+                return WalkEnd {
+                    stopped_by: limit,
+                    unreadable,
+                };
             }
+            left -= 1;
             let is_linked = is_linked || is_link;
             let is_entered = enters(&WalkedEntry {
                 path: &path,
@@ -112,7 +120,7 @@ fn walk_counting(
         }
     }
     WalkEnd {
-        is_complete: true,
+        stopped_by: None,
         unreadable,
     }
 }
@@ -126,6 +134,7 @@ fn leads_above(root: &Path, link: &Path) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::time::Duration;
 
     use super::*;
 
@@ -152,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_files_do_not_count_in_a_walk_of_directories() {
+    fn walk_ends_at_its_limit_of_entries_and_at_its_deadline() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         for directory in ["uploads", "uploads/deep", "last"] {
@@ -161,21 +170,37 @@ mod tests {
                 std::fs::write(root.join(directory).join(n.to_string()), "").unwrap();
             }
         }
-        let mut files = 0;
-        let end = walk_directories(root, 3, |entry| {
-            files += usize::from(!entry.is_directory);
+        let walked = |max, deadline| {
+            let mut entries = 0;
+            let end = walk_until(root, max, deadline, |_| {
+                entries += 1;
+                true
+            });
+            assert!(end.unreadable.is_empty());
+            (entries, end.stopped_by)
+        };
+        let now = Instant::now();
+        let later = now + Duration::from_secs(600);
+        assert_eq!(walked(63, None), (63, None));
+        assert_eq!(walked(63, Some(later)), (63, None));
+        assert_eq!(walked(62, Some(later)), (62, Some(WalkLimit::Entries)));
+        assert_eq!(walked(63, Some(now)), (0, Some(WalkLimit::Time)));
+        // The time that a directory with many files takes counts, too.
+        let deadline = Instant::now() + Duration::from_millis(300);
+        let mut entries = 0;
+        let end = walk_until(&root.join("last"), 63, Some(deadline), |_| {
+            entries += 1;
+            std::thread::sleep(Duration::from_millis(40));
             true
         });
-        assert_eq!((files, end.is_complete), (60, true));
-        assert!(end.unreadable.is_empty());
-        assert!(!walk_directories(root, 2, |_| true).is_complete);
-        assert!(!walk(root, 3, |_| true));
+        assert_eq!(end.stopped_by, Some(WalkLimit::Time));
+        assert!(entries < 20, "{entries}");
     }
 
     #[test]
     fn directory_that_cannot_be_read_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let unreadable = |root: &Path| walk_directories(root, ENTRIES, |_| true).unreadable;
+        let unreadable = |root: &Path| walk_until(root, ENTRIES, None, |_| true).unreadable;
         // Root can read all directories, but cannot use a name of this length.
         let long = dir.path().join("x".repeat(300));
         assert_eq!(unreadable(&long), std::slice::from_ref(&long));

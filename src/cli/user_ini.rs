@@ -2,13 +2,22 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use http::{HeaderMap, Method};
 use surus_sys::regular_file;
 
 use super::engine_setup::{self, PoolConfig};
-use super::root_walk::{self, ENTRIES};
+use super::findings::Findings;
+use super::root_walk::{self, WalkLimit};
+use crate::app::site::Site;
 use crate::app::site::routes::{Action, RequestFacts, Routes};
+use crate::engine::Report;
+
+/// The limits of a search, because the start and reloads wait for it.
+const MOST_ENTRIES: usize = 1_000_000;
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// The directories whose files a booted engine reads; the first that has a setting counts. If the
 /// script is outside the document root, those of a request for `index.php` count before its own
@@ -29,13 +38,79 @@ fn read_for<'a>(root: &'a Path, script: &'a Path) -> Vec<&'a Path> {
 /// The files below a document root that a booted engine does not read.
 pub(super) struct UnreadUserIni {
     /// The script that the engine boots.
-    pub script: PathBuf,
-    pub files: Vec<PathBuf>,
+    script: PathBuf,
+    files: Vec<PathBuf>,
+    /// The values of [`AUTO_FILES`] that apply to every request.
+    in_force: [String; 2],
     /// Why some files were not examined; empty if all were.
     reasons: Vec<String>,
 }
 
 impl UnreadUserIni {
+    /// Why the application must not be booted: one of the files names a script to run around
+    /// requests, such as a firewall, and no request would run it.
+    pub fn obstacle(&self) -> Option<String> {
+        let all = self.files.iter();
+        let all = all.map(|file| (file, self.lost_settings(file)));
+        let mut found = all.filter(|(_, lost)| !lost.is_empty());
+        let (file, lost) = found.next()?;
+        let more = match found.count() {
+            0 => String::new(),
+            more => format!(" ({more} more like it: see `surus check`)"),
+        };
+        Some(format!(
+            "{}{more} sets {}, which would not run: a booted engine reads .user.ini once, from the \
+             document root down to {}; move the setting into the document root's or into [php], \
+             or use a [[route]] with engine = \"classic\"",
+            file.display(),
+            lost.join(" and "),
+            self.script.display()
+        ))
+    }
+
+    /// The settings of a file that name scripts which no request runs, with their values.
+    fn lost_settings(&self, file: &Path) -> Vec<String> {
+        let mut lost = Vec::new();
+        for (setting, in_force) in AUTO_FILES.iter().zip(&self.in_force) {
+            let value = value_in(file, setting).unwrap_or_default();
+            // The same relative name may be another file there.
+            let runs = value.starts_with('/') && value == *in_force;
+            if !value.is_empty() && !runs {
+                lost.push(format!("{setting} ({value})"));
+            }
+        }
+        lost
+    }
+
+    /// Reports the files, as far as the user may expect that they apply, and whether they stop the
+    /// start.
+    pub fn report(&self, pool: &PoolConfig, may_be_unbooted: bool, findings: &mut Findings) {
+        if let Some(limit) = self.limit() {
+            findings.note(limit);
+        }
+        match self.obstacle() {
+            Some(why) if may_be_unbooted => findings.note(format_args!(
+                "the application cannot be booted, and `classic` will serve it: {why}"
+            )),
+            Some(why) => findings.stop(&anyhow!("engine `{}`: {why}", pool.name)),
+            None => {}
+        }
+        for file in &self.files {
+            let so = match self.lost_settings(file) {
+                lost if lost.is_empty() => String::new(),
+                lost => format!(", so {} does not run", lost.join(" and ")),
+            };
+            findings.note(format_args!(
+                "{} is not read{so}: `{}` reads such files once, from the document root down to \
+                 {}; move settings for all requests there or into [php], or use a [[route]] with \
+                 engine = \"classic\"",
+                file.display(),
+                pool.name,
+                self.script.display()
+            ));
+        }
+    }
+
     /// A sentence about the files that were not examined, if there are any.
     pub fn limit(&self) -> Option<String> {
         (!self.reasons.is_empty()).then(|| {
@@ -48,14 +123,14 @@ impl UnreadUserIni {
 }
 
 /// The files that a pool does not read. None if it boots no script, or PHP reads no such files.
-/// `is_main`: requests for which no route names a pool go to this one. `name` is
-/// `user_ini.filename`.
+/// `is_main`: requests for which no route names a pool go to this one. `report` is that of a boot.
 pub(super) fn unread_by(
     project: &Path,
     pool: &PoolConfig,
     is_main: bool,
-    name: &str,
+    report: &Report,
 ) -> Option<UnreadUserIni> {
+    let name = report.get("user_ini.filename");
     let boots = pool.entry.boots_script() && pool.entry.runs_scripts();
     if !boots || name.is_empty() {
         return None;
@@ -67,12 +142,13 @@ pub(super) fn unread_by(
             return Some(UnreadUserIni {
                 script: PathBuf::new(),
                 files: Vec::new(),
+                in_force: Default::default(),
                 reasons: vec![format!("{error:#}")],
             });
         }
     };
     let root = site.root();
-    let mut found = unread(root, &script, name);
+    let mut found = unread(&site, &script, name, Instant::now() + LONGEST);
     if let Ok(routes) = Routes::new(&pool.config.route, &pool.config.site) {
         let is_for_this = |file: &Path| !is_for_another(&routes, root, file, pool.name, is_main);
         found.files.retain(|file| is_for_this(file));
@@ -85,9 +161,16 @@ pub(super) fn unread_by(
     let files = found.files.iter().filter(|file| is_new(file));
     let unreadable: Vec<_> = found.unreadable.iter().chain(files).collect();
     let mut reasons = Vec::new();
-    if !found.is_complete {
-        let root = root.display();
-        reasons.push(format!("{root} has more than {ENTRIES} directories"));
+    let place = root.display();
+    match found.stopped_by {
+        None => {}
+        Some(WalkLimit::Entries) => reasons.push(format!(
+            "{place} has more than {MOST_ENTRIES} files and directories"
+        )),
+        Some(WalkLimit::Time) => reasons.push(format!(
+            "searching {place} takes longer than {} seconds",
+            LONGEST.as_secs()
+        )),
     }
     if let Some(first) = unreadable.first() {
         reasons.push(match unreadable.len() - 1 {
@@ -95,9 +178,14 @@ pub(super) fn unread_by(
             more => format!("{} and {more} more cannot be read", first.display()),
         });
     }
+    let in_force = AUTO_FILES.map(|setting| {
+        let of_directory = value(root, &script, name, setting);
+        of_directory.unwrap_or_else(|| report.get(setting).to_owned())
+    });
     Some(UnreadUserIni {
         script,
         files: found.files,
+        in_force,
         reasons,
     })
 }
@@ -135,43 +223,55 @@ fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str, is_main
         .all(|method| scripts.iter().all(|script| leads_away(method, script)))
 }
 
-/// The result of a search.
-struct Found {
+/// The result of a search for files that a booted engine does not read.
+struct UserIniSearch {
     files: Vec<PathBuf>,
     /// Directories, and links, that this process has no access to.
     unreadable: Vec<PathBuf>,
-    /// False: there are more directories than the limit.
-    is_complete: bool,
+    /// None: all was examined.
+    stopped_by: Option<WalkLimit>,
 }
 
 /// The files below the document root that are not on the path from there to the booted script. PHP
-/// reads such files at the start of a request; in a booted engine that is the boot. If `name` is
-/// empty, PHP reads no such file.
-fn unread(root: &Path, script: &Path, name: &str) -> Found {
+/// reads such files at the start of a request; in a booted engine that is the boot. Leaves out
+/// directories in which no request runs a script, such as those for uploads: visitors may place
+/// files there. If `name` is empty, PHP reads no such file.
+fn unread(site: &Site, script: &Path, name: &str, deadline: Instant) -> UserIniSearch {
     if name.is_empty() {
-        return Found {
+        return UserIniSearch {
             files: Vec::new(),
             unreadable: Vec::new(),
-            is_complete: true,
+            stopped_by: None,
         };
     }
+    let root = site.root();
     let directories = read_for(root, script);
     let is_read = |file: &Path| {
         let real = file.parent().and_then(|path| path.canonicalize().ok());
         real.is_some_and(|real| directories.contains(&real.as_path()))
     };
     let mut files = Vec::new();
-    let end = root_walk::walk_directories(root, ENTRIES, |entry| {
-        if !entry.is_directory && entry.path.ends_with(name) && !is_read(entry.path) {
+    let mut end = root_walk::walk_until(root, MOST_ENTRIES, Some(deadline), |entry| {
+        if entry.is_directory {
+            let real = match entry.is_linked {
+                true => entry.path.canonicalize().ok(),
+                false => None,
+            };
+            return site.may_run_scripts_below(entry.path, real.as_deref());
+        }
+        if entry.path.ends_with(name) && !is_read(entry.path) {
             files.push(entry.path.to_path_buf());
         }
-        true
+        false
     });
     files.sort();
-    Found {
+    // The walk lists a link without access before it knows whether it leads to a directory.
+    end.unreadable
+        .retain(|path| path.ends_with(name) || site.may_run_scripts_below(path, None));
+    UserIniSearch {
         files,
         unreadable: end.unreadable,
-        is_complete: end.is_complete,
+        stopped_by: end.stopped_by,
     }
 }
 
@@ -204,15 +304,6 @@ fn value_in(file: &Path, setting: &str) -> Option<String> {
 /// The settings of files that PHP runs around each request.
 const AUTO_FILES: [&str; 2] = ["auto_prepend_file", "auto_append_file"];
 
-/// The settings of these that this file has, with their values.
-pub(super) fn auto_files(file: &Path) -> Vec<String> {
-    let set = |setting| {
-        let value = value_in(file, setting).filter(|value| !value.is_empty())?;
-        Some(format!("{setting} ({value})"))
-    };
-    AUTO_FILES.into_iter().filter_map(set).collect()
-}
-
 /// The files that `.user.ini` in the document root names for each request, if the pool's PHP does
 /// not read it: command-line PHP, which runs workers of RoadRunner.
 pub(super) fn unrun(project: &Path, pool: &PoolConfig, name: &str) -> Vec<(&'static str, String)> {
@@ -229,7 +320,7 @@ pub(super) fn unrun(project: &Path, pool: &PoolConfig, name: &str) -> Vec<(&'sta
     AUTO_FILES.into_iter().filter_map(value).collect()
 }
 
-/// A value without quotes and comment; PHP writes an empty one as `none`.
+/// A value without quotes and comment. PHP takes these words for an empty one.
 fn bare(value: &str) -> &str {
     let value = value.trim();
     let quoted = ['"', '\''].iter().find_map(|quote| {
@@ -237,7 +328,8 @@ fn bare(value: &str) -> &str {
         rest.split(*quote).next()
     });
     let value = quoted.unwrap_or_else(|| value.split(';').next().unwrap_or("").trim());
-    match value.eq_ignore_ascii_case("none") {
+    let empty = ["none", "off", "no", "false", "null"];
+    match empty.iter().any(|word| value.eq_ignore_ascii_case(word)) {
         true => "",
         false => value,
     }
@@ -245,181 +337,4 @@ fn bare(value: &str) -> &str {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nearest_user_ini_value_applies() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
-        std::fs::create_dir_all(root.join("app")).unwrap();
-        let set = |directory: &str, text: &str| {
-            std::fs::write(root.join(directory).join(".user.ini"), text).unwrap();
-        };
-        let value =
-            |script: &str, name: &str| value(root, &root.join(script), name, "auto_prepend_file");
-        assert_eq!(value("index.php", ".user.ini"), None);
-        set(
-            "",
-            "; auto_prepend_file = no.php\n auto_prepend_file='a b.php' ; so\n",
-        );
-        assert_eq!(value("app/index.php", ".user.ini").unwrap(), "a b.php");
-        assert_eq!(value("app/index.php", ""), None);
-        set(
-            "app",
-            "auto_prepend_file = first.php\nauto_prepend_file = waf.php ; so\n",
-        );
-        assert_eq!(value("app/index.php", ".user.ini").unwrap(), "waf.php");
-        assert_eq!(value("index.php", ".user.ini").unwrap(), "a b.php");
-        let outside = value("../boot.php", ".user.ini");
-        assert_eq!(outside.unwrap(), "a b.php");
-        set("app", "auto_prepend_file = none");
-        assert_eq!(value("app/index.php", ".user.ini").unwrap(), "");
-    }
-
-    #[test]
-    fn user_ini_files_off_the_path_to_the_script_are_not_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
-        for directory in ["public/admin/deep", "public/blog", "other"] {
-            std::fs::create_dir_all(root.join(directory)).unwrap();
-        }
-        for file in [
-            "public",
-            "public/admin",
-            "public/admin/deep",
-            "public/blog",
-            "other",
-        ] {
-            std::fs::write(root.join(file).join(".user.ini"), "").unwrap();
-        }
-        let unread = |script: &str, name: &str| -> Vec<String> {
-            let public = root.join("public");
-            let found = unread(&public, &root.join(script), name);
-            assert!(found.is_complete && found.unreadable.is_empty());
-            let files = found.files.iter();
-            let inside = files.map(|file| file.strip_prefix(&public).unwrap());
-            inside.map(|file| file.display().to_string()).collect()
-        };
-        assert_eq!(
-            unread("public/admin/index.php", ".user.ini"),
-            ["admin/deep/.user.ini", "blog/.user.ini"]
-        );
-        // For a script outside the document root, the root's own file counts.
-        assert_eq!(unread("other/boot.php", ".user.ini").len(), 3);
-        assert!(unread("public/index.php", "").is_empty());
-        assert!(unread("public/index.php", "other.ini").is_empty());
-        // PHP reads the file behind a link, too.
-        std::os::unix::fs::symlink("../other", root.join("public/linked")).unwrap();
-        let linked = unread("public/index.php", ".user.ini");
-        assert_eq!(linked.last().unwrap(), "linked/.user.ini");
-        assert_eq!(unread("other/boot.php", ".user.ini").len(), 3);
-    }
-
-    #[test]
-    fn user_ini_of_a_directory_that_a_rule_sends_to_another_pool_is_not_missed() {
-        use crate::app::site::Settings;
-        use crate::app::site::routes::RouteRule;
-        let rule = |prefix: &str, engine: &str| RouteRule {
-            prefix: Some(prefix.to_owned()),
-            engine: Some(engine.to_owned()),
-            ..RouteRule::default()
-        };
-        let denied = RouteRule {
-            prefix: Some("/denied/".to_owned()),
-            deny: true,
-            ..RouteRule::default()
-        };
-        let of_get = RouteRule {
-            methods: Some(vec!["GET".to_owned()]),
-            ..rule("/get/", "classic")
-        };
-        let rules = [
-            rule("/admin/", "classic"),
-            rule("/api/", "rewind"),
-            rule("/other/index.php", "classic"),
-            of_get,
-            denied,
-        ];
-        let routes = Routes::new(&rules, &Settings::default()).unwrap();
-        let root = Path::new("/srv/app");
-        for (file, pool, expected) in [
-            ("admin/.user.ini", "rewind", true),
-            ("admin/deep/.user.ini", "shop/rewind", true),
-            ("admin/.user.ini", "shop/classic", false),
-            ("api/.user.ini", "rewind", false),
-            ("denied/.user.ini", "rewind", true),
-            ("other/.user.ini", "rewind", false),
-            ("get/.user.ini", "rewind", false),
-            (".user.ini", "rewind", false),
-        ] {
-            let found = is_for_another(&routes, root, &root.join(file), pool, true);
-            assert_eq!(found, expected, "{file} {pool}");
-        }
-        for (file, expected) in [("api/.user.ini", false), ("blog/.user.ini", true)] {
-            let found = is_for_another(&routes, root, &root.join(file), "rewind", false);
-            assert_eq!(found, expected, "{file}");
-        }
-    }
-
-    #[test]
-    fn pool_of_a_route_does_not_miss_files_of_the_main_pool() {
-        let project = project_with_pools();
-        let pools = pools_of(project.path());
-        let (main, api) = (&pools[0], &pools[1]);
-        assert_eq!((main.name, api.name), ("classic", "rewind"));
-        assert!(unread_by(project.path(), main, true, ".user.ini").is_none());
-        let found = unread_by(project.path(), api, false, ".user.ini").unwrap();
-        assert_eq!(found.limit(), None);
-        assert_eq!(found.files.len(), 1, "{:?}", found.files);
-        assert!(found.files[0].ends_with("public/api/.user.ini"));
-    }
-
-    #[test]
-    fn user_ini_that_cannot_be_opened_is_reported_as_not_examined() {
-        let project = project_with_pools();
-        let file = project.path().join("public/api/.user.ini");
-        std::fs::remove_file(&file).unwrap();
-        // Not a regular file, so root cannot read it either.
-        std::os::unix::fs::symlink("/dev/full", &file).unwrap();
-        let pools = pools_of(project.path());
-        let found = unread_by(project.path(), &pools[1], false, ".user.ini").unwrap();
-        let limit = found.limit().unwrap();
-        assert!(
-            limit.ends_with(
-                "public/api/.user.ini cannot be read; .user.ini files there were not examined"
-            ),
-            "{limit}"
-        );
-    }
-
-    #[test]
-    fn script_that_cannot_be_opened_is_reported() {
-        let project = project_with_pools();
-        let pools = pools_of(project.path());
-        std::fs::remove_file(project.path().join("public/index.php")).unwrap();
-        let found = unread_by(project.path(), &pools[1], false, ".user.ini").unwrap();
-        assert!(found.files.is_empty());
-        assert!(found.limit().is_some());
-    }
-
-    /// A project whose main pool boots no script, and one of a route does.
-    fn project_with_pools() -> tempfile::TempDir {
-        let project = tempfile::tempdir().unwrap();
-        for directory in ["public/api", "public/blog"] {
-            let directory = project.path().join(directory);
-            std::fs::create_dir_all(&directory).unwrap();
-            let text = "auto_prepend_file = waf.php\n";
-            std::fs::write(directory.join(".user.ini"), text).unwrap();
-        }
-        std::fs::write(project.path().join("public/index.php"), "<?php").unwrap();
-        project
-    }
-
-    fn pools_of(project: &Path) -> Vec<PoolConfig> {
-        let config = "[engine]\nname = \"classic\"\n\
-            [[route]]\nprefix = \"/api/\"\nengine = \"rewind\"\n";
-        let config = toml::from_str(config).unwrap();
-        engine_setup::pools(project, &config, &[]).unwrap()
-    }
-}
+mod tests;

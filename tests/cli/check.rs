@@ -171,7 +171,7 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
 }
 
 #[test]
-fn serve_warns_of_a_firewall_in_a_user_ini_that_a_booted_engine_does_not_read() {
+fn serve_refuses_a_firewall_in_a_user_ini_that_a_booted_engine_does_not_read() {
     let firewall = "auto_prepend_file = '/srv/waf.php'\n";
     let project = project(&[
         ("index.php", "<?php surus_serve(fn () => print 'x');"),
@@ -184,20 +184,69 @@ fn serve_warns_of_a_firewall_in_a_user_ini_that_a_booted_engine_does_not_read() 
             "[[route]]\nprefix = \"/classic/\"\nengine = \"classic\"\n",
         ),
     ]);
-    let warning = "a file that .user.ini names does not run: a booted engine reads .user.ini once";
+    let reason = "protected/.user.ini sets auto_prepend_file (/srv/waf.php), which would not run: ";
     for engine in ["rewind", "fork", "standby", "worker"] {
         let args = ["--engine", engine, "--workers", "1"];
-        let surus = Surus::serve(project.path(), &args);
-        surus.wait_for_log(|log| log.contains(warning) && log.contains("protected/.user.ini"));
-        let log = surus.log();
-        assert!(log.contains("auto_prepend_file (/srv/waf.php)"), "{log}");
+        let log = Surus::spawn(project.path(), &args, &[]).err();
+        let log = log.expect("the start is refused");
+        says(&log, &[reason, "[[route]] with engine = \"classic\""]);
         for other in ["classic/.user.ini", "plain/.user.ini"] {
             assert!(!log.contains(other), "{engine}: {log}");
         }
     }
+    let said = check(project.path());
+    assert_eq!(said.status, 1, "{}", said.stdout);
+    says(&said.stdout, &["✗ engine `rewind`: ", reason]);
     let surus = Surus::serve(project.path(), &["--engine", "classic", "--workers", "1"]);
     assert_eq!(get(&surus, "/plain/.user.ini").0, 404);
-    assert!(!surus.log().contains(warning), "{}", surus.log());
+    assert!(!surus.log().contains(reason), "{}", surus.log());
+}
+
+#[test]
+fn reload_is_refused_if_a_new_user_ini_names_a_firewall_that_would_not_run() {
+    let project = project(&[
+        ("index.php", "<?php surus_serve(fn () => print 'x');"),
+        ("protected/.user.ini", "auto_prepend_file = none\n"),
+    ]);
+    let serving = Surus::serve(project.path(), &["--workers", "1"]);
+    let reload = || surus(&["reload", project.path().to_str().unwrap()], &[]);
+    let write = |text: &str| {
+        std::fs::write(project.path().join("protected/.user.ini"), text).unwrap();
+    };
+    write("auto_append_file = /srv/log.php\n");
+    let said = reload();
+    assert_eq!((said.status, said.stdout.as_str()), (1, ""));
+    let reason = "protected/.user.ini sets auto_append_file (/srv/log.php), which would not run: ";
+    says(&said.stderr, &["engine `rewind`: ", reason]);
+    assert_eq!(get(&serving, "/"), (200, "x".to_owned()));
+    write("");
+    let said = reload();
+    assert_eq!((said.status, said.stdout.as_str()), (0, "reloaded\n"));
+    assert_eq!(get(&serving, "/"), (200, "x".to_owned()));
+}
+
+#[test]
+fn user_ini_in_a_directory_without_scripts_is_no_obstacle() {
+    for settings in ["no_php = [\"/uploads\"]", "files = false"] {
+        let configuration = format!("[site]\n{settings}\n");
+        let project = project(&[
+            ("index.php", "<?php surus_serve(fn () => print 'x');"),
+            ("uploads/a.txt", ""),
+            ("surus.toml", configuration.as_str()),
+        ]);
+        let serving = Surus::serve(project.path(), &["--workers", "1"]);
+        let file = project.path().join("uploads/.user.ini");
+        std::fs::write(file, "auto_prepend_file = x\n").unwrap();
+        let said = surus(&["reload", project.path().to_str().unwrap()], &[]);
+        assert_eq!((said.status, said.stdout.as_str()), (0, "reloaded\n"));
+        assert_eq!(get(&serving, "/"), (200, "x".to_owned()));
+        drop(serving);
+        let said = check(project.path());
+        assert_eq!(said.status, 0, "{}", said.stdout);
+        assert!(!said.stdout.contains(".user.ini"), "{}", said.stdout);
+        let serving = Surus::serve(project.path(), &["--workers", "1"]);
+        assert_eq!(get(&serving, "/"), (200, "x".to_owned()));
+    }
 }
 
 #[test]

@@ -445,35 +445,51 @@ fn relative_auto_files_resolve_as_in_the_boot() {
 }
 
 #[test]
-fn boot_is_rejected_if_a_host_section_of_php_ini_sets_auto_files() {
+fn boot_is_rejected_if_a_section_of_php_ini_sets_auto_files_of_some_requests_only() {
     for engine in ["rewind", "fork", "standby", "worker"] {
-        for name in ["auto_prepend_file", "auto_append_file"] {
+        for (name, of_host) in [
+            ("auto_prepend_file", true),
+            ("auto_append_file", true),
+            ("auto_prepend_file", false),
+            ("auto_append_file", false),
+        ] {
             let dir = app();
-            let ini = dir.path().join("php.ini");
-            let text = format!("[HOST=example.org]\n{name} = /nowhere/guard.php\n");
-            std::fs::write(&ini, text).unwrap();
-            let ini = [("SURUS_ENGINE_INI_FILE", ini.to_str().unwrap())];
-            let booted = boot_in(dir, engine, HANDLER, &["--workers", "1"], &ini);
-            let log = booted.err().expect("the boot is refused");
-            assert!(log.contains(name) && log.contains("[HOST="), "{log}");
+            let section = match of_host {
+                true => "[HOST=example.org]".to_owned(),
+                false => format!("[PATH={}/admin]", dir.path().display()),
+            };
+            let text = format!("{section}\n{name} = /nowhere/guard.php\n");
+            let log = with_ini(dir, engine, &text).err();
+            let log = log.expect("the boot is refused");
+            assert!(log.contains(name) && log.contains(&section), "{log}");
         }
     }
+}
+
+/// A boot with this text in php.ini.
+fn with_ini(dir: tempfile::TempDir, engine: &str, text: &str) -> Result<Site, String> {
+    let file = dir.path().join("php.ini");
+    std::fs::write(&file, text).unwrap();
+    let ini = [("SURUS_ENGINE_INI_FILE", file.to_str().unwrap())];
+    let handler = "surus_serve(function () { echo 'page'; });";
+    boot_in(dir, engine, handler, &["--workers", "1"], &ini)
 }
 
 #[test]
 fn path_section_of_php_ini_sets_auto_files_of_its_scripts() {
     for engine in ["rewind", "fork", "standby", "worker"] {
         let dir = app();
-        let (path, ini) = (dir.path().display(), dir.path().join("php.ini"));
+        let path = dir.path().display();
         std::fs::write(dir.path().join("guard.php"), "<?php echo 'guard ';").unwrap();
+        // The file runs for all of them, or no request is for them.
         let text = format!(
             "[PATH={path}]\nauto_prepend_file = {path}/guard.php\n\
+             [PATH={path}/same/]\nauto_prepend_file = {path}/guard.php\n\
+             [PATH={path}/without]\nauto_prepend_file = none\nauto_append_file =\n\
+             [PATH={path}-other]\nauto_prepend_file = /nowhere/guard.php\n\
              [PATH=/elsewhere]\nauto_prepend_file = /nowhere/guard.php\n"
         );
-        std::fs::write(&ini, text).unwrap();
-        let ini = [("SURUS_ENGINE_INI_FILE", ini.to_str().unwrap())];
-        let handler = "surus_serve(function () { echo 'page'; });";
-        let site = boot_in(dir, engine, handler, &["--workers", "1"], &ini).unwrap();
+        let site = with_ini(dir, engine, &text).unwrap_or_else(|log| panic!("{engine}\n{log}"));
         asserts(&site, engine, "/", 200, "guard page");
     }
 }

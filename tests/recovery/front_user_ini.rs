@@ -106,3 +106,28 @@ fn relative_auto_files_of_the_document_root_resolve_there_for_a_script_below_it(
         assert_eq!(answers(&site), expected, "{engine}\n{}", site.surus.log());
     }
 }
+
+#[test]
+fn path_section_of_php_ini_for_the_directory_of_a_script_below_the_document_root_applies() {
+    for engine in ["rewind", "worker"] {
+        let dir = project("");
+        let (public, ini) = (dir.path().join("public"), dir.path().join("php.ini"));
+        let script = public.join("app/boot.php");
+        std::fs::create_dir(public.join("app")).unwrap();
+        let boot = format!("<?php surus_serve(function () {{ {PAGE} }});");
+        std::fs::write(&script, boot).unwrap();
+        let public = public.display();
+        let section = format!("[PATH={public}/app]\nauto_prepend_file = {public}/waf.php\n");
+        std::fs::write(&ini, section).unwrap();
+        let own = [
+            ("SURUS_ENGINE_NAME", engine),
+            ("SURUS_ENGINE_SCRIPT", script.to_str().unwrap()),
+            ("SURUS_ENGINE_INI_FILE", ini.to_str().unwrap()),
+        ];
+        let env = [&PATIENT, &own[..]].concat();
+        let surus = Surus::spawn(dir.path(), &["--workers", "1"], &env)
+            .unwrap_or_else(|log| panic!("{engine}\n{log}"));
+        let site = Site { surus, dir };
+        assert_eq!(site.get("/?attack").status, 403, "{engine}");
+    }
+}

@@ -36,6 +36,11 @@ impl Hidden {
         })
     }
 
+    /// Whether a pattern shows what others hide.
+    pub(super) fn shows_some(&self) -> bool {
+        self.own.num_whitelists() > 0
+    }
+
     /// Why `path` is hidden, if it is. `path` is a URL path, or relative to the document root.
     /// `real` is the real path if symbolic links led out of the document root. `content` is read if
     /// the names do not decide.

@@ -8,8 +8,8 @@ use std::time::Instant;
 use surus_sys::openat2::Access;
 use tracing::debug;
 
-use super::hidden_files::HiddenBy;
-use super::normalize::{NameKind, NormalizedPath, SegmentError, fold, kind};
+use super::hidden_files::{Hidden, HiddenBy};
+use super::normalize::{NameKind, NormalizedPath, SegmentError, fold, kind, normalize};
 use super::opened::{Denial, LookupError, OpenedPath};
 use super::{Facts, FoundFile, Purpose, Resolution, Site, encode};
 use crate::event::Script;
@@ -262,6 +262,26 @@ impl Site {
         let content = Unopened::new(path);
         let relative = relative.to_string_lossy();
         hidden.why(&relative, real.as_deref(), is_directory, content)
+    }
+
+    /// Whether requests may run scripts in a directory below the document root, or deeper.
+    /// `real` is its real path if links lead to it. `.htaccess` files are not considered.
+    pub fn may_run_scripts_below(&self, directory: &Path, real: Option<&Path>) -> bool {
+        if self.scriptless || !self.has_files && self.front_controller.is_some() {
+            return false;
+        }
+        let relative = match directory.strip_prefix(self.root.path()) {
+            Ok(relative) if relative != Path::new("") => relative,
+            _ => return true,
+        };
+        let script = format!("/{}/index.php", relative.to_string_lossy());
+        let names_file = normalize(&encode(&script)).is_ok_and(|path| path.files().1.is_none());
+        let is_uploaded = self.is_uploaded_source(&script)
+            || real.is_some_and(|real| self.is_really_uploaded(&real.join("index.php")));
+        // A pattern that shows something may show a script in a hidden directory.
+        let shows_some = self.hidden.as_ref().is_some_and(Hidden::shows_some);
+        let is_hidden = !shows_some && self.why_hidden(directory, real, true).is_some();
+        names_file && !is_uploaded && !is_hidden
     }
 
     /// Whether requests get into a directory below the document root, also if links lead to it.
