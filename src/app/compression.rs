@@ -247,14 +247,16 @@ fn is_suited_status(status: StatusCode) -> bool {
 /// Whether no header forbids to change the bytes.
 fn is_unprotected(response: &Response) -> bool {
     // A digest or signature covers the original bytes.
-    const FIXED: [HeaderName; 6] = [
+    const FIXED: [HeaderName; 7] = [
         header::CONTENT_ENCODING,
         header::CONTENT_RANGE,
         HeaderName::from_static("content-digest"),
         HeaderName::from_static("content-md5"),
         HeaderName::from_static("digest"),
-        // WebDAV clients compare tags with those of a PROPFIND, character by character.
+        // WebDAV clients compare tags with those of a PROPFIND, character by character. sabre/dav
+        // names itself in all responses, and the protocol only in those to OPTIONS and PROPFIND.
         HeaderName::from_static("dav"),
+        HeaderName::from_static("x-sabre-version"),
     ];
     let headers = response.headers();
     if FIXED.iter().any(|name| headers.contains_key(name)) {

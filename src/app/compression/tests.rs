@@ -184,6 +184,7 @@ async fn ineligible_response_is_not_compressed() {
         with(&[("content-range", "bytes 0-1/2")]),
         with(&[("content-digest", "sha-256=:x:")]),
         with(&[("dav", "1, 3, calendar-access")]),
+        with(&[("x-sabre-version", "4.6.0"), ("etag", "\"a\"")]),
         with(&[
             ("content-type", "text/calendar; charset=utf-8"),
             ("etag", "\"a\""),
