@@ -166,6 +166,12 @@ pub trait Engine: Send + Sync {
     /// processes at once.
     fn drain(&self) -> Pending<'_, ()>;
 
+    /// The same for an engine that another one has replaced, once all callers have their responses
+    /// or wait no longer. Processes without a request then need not wait for those that still send.
+    fn retire(&self) -> Pending<'_, ()> {
+        self.drain()
+    }
+
     /// Whether a request can be answered now; the error is the reason, for the readiness probe.
     fn ready(&self) -> Result<(), String>;
 

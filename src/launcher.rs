@@ -51,15 +51,15 @@ pub struct DirHandle {
     pub path: PathBuf,
 }
 
-/// The front end's interface to the process that has the rights to start PHP. A pool's number is
-/// its index in the configuration.
+/// The front end's interface to the process that has the rights to start PHP, which has numbered
+/// the pools.
 pub trait Launcher: fmt::Debug + Send + Sync {
     /// Starts the master process of a pool. The descriptors are: control, inbox, scoreboard,
     /// waiting, rings, doorbell, stdout, stderr.
-    fn master(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
+    fn master(&self, pool: u32, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
     /// Creates the directory that a pool's installed PHP is started with.
-    fn runtime_dir(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>>;
+    fn runtime_dir(&self, pool: u32) -> Pending<'_, anyhow::Result<DirHandle>>;
 
     /// Removes such a directory.
     fn close_runtime_dir(&self, number: u32);
@@ -77,14 +77,14 @@ pub trait Launcher: fmt::Debug + Send + Sync {
     fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: ProcessSignal);
 
     /// Connects to the php-fpm that the pool's configuration names.
-    fn connect(&self, pool: u16) -> Pending<'_, anyhow::Result<OwnedFd>>;
+    fn connect(&self, pool: u32) -> Pending<'_, anyhow::Result<OwnedFd>>;
 }
 
 /// A launcher and the pool that it is used for.
 #[derive(Debug, Clone)]
 pub struct Launch {
     pub by: Arc<dyn Launcher>,
-    pub pool: u16,
+    pub pool: u32,
 }
 
 /// A PHP process.

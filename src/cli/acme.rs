@@ -1,14 +1,18 @@
 //! Keeps the certificates of `acme.domains` valid: starts an attempt for each domain when one is
 //! due, and answers the authority for it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use anyhow::{anyhow, bail};
 use rustls::crypto::ring;
 use surus_sys::seqpacket::Seqpacket;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use crate::config::Config;
@@ -31,6 +35,9 @@ const PAUSE: Duration = Duration::from_secs(300);
 /// An attempt's own limit is shorter (`TIMEOUT` in `attempt.rs`).
 const JOB_TIMEOUT: Duration = Duration::from_secs(900);
 
+/// Why an attempt ends early.
+const STOPPED: &str = "the settings of the attempt are no longer in use";
+
 /// In the process that owns the state directory.
 pub(super) fn prepare(
     project: &Path,
@@ -49,15 +56,71 @@ pub(super) fn prepare(
     Attempt::prepare(&config.acme, project, domain.into(), challenges, is_asked)
 }
 
-/// Runs until it is cancelled. `repeat` repeats failed attempts at once.
-pub(super) async fn run(
+/// Keeps the certificates of the configuration in use valid.
+pub(super) struct Renewals {
+    pub project: PathBuf,
+    pub keeper: Option<Arc<Client>>,
+    pub tls: Option<Arc<Tls>>,
+    /// Repeats failed attempts at once.
+    pub repeat: Arc<Notify>,
+    pub metrics: Arc<Metrics>,
+    pub running: Mutex<Option<RunningRenewals>>,
+}
+
+/// The task of a configuration.
+pub(super) struct RunningRenewals {
+    /// Cancelled when the task must end.
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Renewals {
+    /// Begins with the domains of a configuration, once the task of another one has ended: two
+    /// attempts at once would fail.
+    pub fn start(&self, config: &Config) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = running.take().map(|before| {
+            before.stop.cancel();
+            before.task
+        });
+        let stop = CancellationToken::new();
+        let renewals = run(
+            self.project.clone(),
+            config.clone(),
+            self.keeper.clone(),
+            self.tls.clone(),
+            self.repeat.clone(),
+            self.metrics.clone(),
+            stop.clone(),
+        );
+        let task = tokio::spawn(async move {
+            if let Some(before) = before {
+                // An error says that it has panicked.
+                let _ = before.await;
+            }
+            renewals.await;
+        });
+        *running = Some(RunningRenewals { stop, task });
+    }
+}
+
+/// Runs until `stop` is cancelled. `repeat` repeats failed attempts at once.
+async fn run(
     project: PathBuf,
     config: Config,
     keeper: Option<Arc<Client>>,
     tls: Option<Arc<Tls>>,
     repeat: Arc<Notify>,
     metrics: Arc<Metrics>,
+    stop: CancellationToken,
 ) {
+    let names: BTreeSet<_> = config
+        .acme
+        .domains
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    metrics.acme.retain(&names);
     let (Some(tls), false) = (tls, config.acme.domains.is_empty()) else {
         return;
     };
@@ -67,6 +130,7 @@ pub(super) async fn run(
         keeper,
         tls,
         metrics,
+        stop,
     };
     // Local domains need no attempts: this machine's own authority certifies them
     // (`tls::read_renewed`).
@@ -82,13 +146,17 @@ pub(super) async fn run(
     loop {
         for (domain, due) in &mut due {
             if *due <= Instant::now() {
-                *due = Instant::now() + host.attempt(*domain, is_asked).await;
+                let Some(pause) = host.attempt(*domain, is_asked).await else {
+                    return;
+                };
+                *due = Instant::now() + pause;
             }
         }
         let Some(next) = due.iter().map(|(_, due)| *due).min() else {
             return;
         };
         is_asked = tokio::select! {
+            () = host.stop.cancelled() => return,
             () = tokio::time::sleep_until(next) => false,
             () = repeat.notified() => {
                 due.iter_mut().for_each(|(_, due)| *due = Instant::now());
@@ -110,13 +178,17 @@ struct Host {
     keeper: Option<Arc<Client>>,
     tls: Arc<Tls>,
     metrics: Arc<Metrics>,
+    stop: CancellationToken,
 }
 
 impl Host {
-    /// Runs one attempt. Returns the time to the next one.
-    async fn attempt(&self, domain: u16, is_asked: bool) -> Duration {
+    /// Runs one attempt. Returns the time to the next one; None if there is none.
+    async fn attempt(&self, domain: u16, is_asked: bool) -> Option<Duration> {
         let done = self.start(domain, is_asked).await;
         self.tls.answers.withdraw();
+        if self.stop.is_cancelled() {
+            return None;
+        }
         let name = self.config.acme.domains.get(usize::from(domain));
         let name = name.map(ToString::to_string).unwrap_or_default();
         if let Err(error) = watch::reload(&self.tls).await {
@@ -148,7 +220,7 @@ impl Host {
             next: (now.unwrap_or_default() + end.next).as_secs(),
             reason: end.reason.map(|text| printable(&text).into_owned()),
         });
-        end.next
+        Some(end.next)
     }
 
     async fn start(&self, domain: u16, is_asked: bool) -> anyhow::Result<AttemptEnd> {
@@ -157,18 +229,25 @@ impl Host {
         let listen = tokio::time::timeout(JOB_TIMEOUT, self.listen(link));
         let Some(keeper) = &self.keeper else {
             let attempt = prepare(&self.project, &self.config, domain, is_asked)?;
-            let (status, listened) = tokio::join!(attempt.run(theirs), listen);
+            let run = async { tokio::join!(attempt.run(theirs), listen) };
+            let (status, listened) = tokio::select! {
+                ended = run => ended,
+                () = self.stop.cancelled() => bail!(STOPPED),
+            };
             attempt.keep(&self.config.acme, &self.project, Some(status));
             return listened?;
         };
         let mut process = keeper.acme(domain, is_asked, theirs).await?;
-        let listened = listen.await;
+        let listened = tokio::select! {
+            listened = listen => listened.unwrap_or_else(|late| Err(late.into())),
+            () = self.stop.cancelled() => Err(anyhow!(STOPPED)),
+        };
         if listened.is_err() {
             keeper.signal(process.pid(), None, ProcessSignal::KillGroup);
         }
         // The keeper has stored the result by then.
         process.wait().await?;
-        listened?
+        listened
     }
 
     /// Answers the authority until the attempt ends. An attempt that says nothing has failed. An

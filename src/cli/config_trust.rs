@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use surus_sys::privileges::{self, Identity};
 use surus_sys::process::{self, User};
 use surus_sys::{regular_file, trusted_path};
+use tracing::warn;
 
 use crate::config::sites::is_inherited;
 use crate::config::{Config, Loaded};
@@ -23,12 +24,14 @@ use crate::engines::{self, Settings};
 /// Those are the users of all sites, and the ones without configuration, because the file itself
 /// may name others. A file that any other user can replace may name neither root nor what root
 /// runs. For a process with one thread.
-pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
+///
+/// PHP's users of the configuration in use may have written it, too, if there is one.
+pub(super) fn check(loaded: &Loaded, used: Option<&Config>, project: &Path) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
     }
     let all = &loaded.config;
-    let users = users(all);
+    let users = users([all].into_iter().chain(used));
     let named = named_by(all);
     let is_named = |setting: &NamedByFile| named.contains(setting) && is_in_environment(setting.0);
     check_for(loaded, all, project, &users, &is_named)?;
@@ -43,10 +46,13 @@ pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
 }
 
 /// The users that PHP of any site runs as, with and without configuration, except root.
-fn users(config: &Config) -> Vec<User> {
-    let sites = config.sites.iter().map(|site| &site.config);
+fn users<'a>(configs: impl Iterator<Item = &'a Config>) -> Vec<User> {
+    let with_sites = |config: &'a Config| {
+        let sites = config.sites.iter().map(|site| &site.config);
+        [config].into_iter().chain(sites)
+    };
     let mut users: Vec<User> = Vec::new();
-    for config in [config].into_iter().chain(sites) {
+    for config in configs.flat_map(with_sites) {
         let settings = &config.engine;
         let default = Settings {
             user: None,
@@ -119,6 +125,13 @@ pub(super) fn warning(loaded: &Loaded) -> Option<String> {
          user runs PHP; let it and its directory belong to root, or start Surus as that user",
         path.display()
     ))
+}
+
+/// Logs such a warning.
+pub(super) fn report(warning: Option<String>) {
+    if let Some(reason) = warning {
+        warn!(reason, "the configuration is not safe from other users");
+    }
 }
 
 /// The configuration file that another user than root can replace, if root starts the server.

@@ -14,7 +14,7 @@ use crate::app::site::routes;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines::{
-    self, Boot, BootsIn, EngineEntry, FindScript, Learned, Linked, PoolPlan, Warmup,
+    self, Boot, BootsIn, EngineEntry, FindScript, Found, Learned, Linked, PoolPlan, Warmup,
 };
 use crate::event::Event;
 use crate::launcher::Launch;
@@ -206,7 +206,7 @@ pub fn pools(
     hosts: &[HostPattern],
 ) -> anyhow::Result<Vec<PoolConfig>> {
     let main = chosen(project, config)?;
-    let learned = || Arc::new(Learned::of_hosts(named_hosts(config, hosts)));
+    let learned = || Arc::new(Learned::of_hosts(warm_ups::named_hosts(config, hosts)));
     let mut all = vec![PoolConfig {
         name: main.name,
         entry: main,
@@ -238,22 +238,6 @@ pub fn pools(
         });
     }
     Ok(all)
-}
-
-/// The hosts that the configuration names: those with certificates first, then those of the site,
-/// then those of routes.
-fn named_hosts(config: &Config, of_site: &[HostPattern]) -> Vec<String> {
-    let domains = config.acme.domains.iter().map(|domain| domain.as_str());
-    let routes = config.route.iter().filter_map(|rule| rule.host.as_deref());
-    let patterns = of_site.iter().chain(routes.flatten());
-    let exact = patterns.filter_map(HostPattern::exact);
-    let mut hosts: Vec<String> = Vec::new();
-    for host in domains.chain(exact) {
-        if !hosts.iter().any(|it| it == host) {
-            hosts.push(host.to_owned());
-        }
-    }
-    hosts
 }
 
 /// A pool and its plan.
@@ -289,16 +273,24 @@ pub fn plan_all(pool_configs: Vec<PoolConfig>, project: &Path) -> anyhow::Result
 
 /// Plans how to run a pool.
 pub fn plan(pool_config: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
+    let found = engines::find_for(pool_config.entry, &pool_config.config.engine);
+    let found = found.with_context(|| format!("engine `{}`", pool_config.name))?;
+    Ok(plan_with(pool_config, project, found))
+}
+
+/// The same with what was found for it.
+pub fn plan_with(pool_config: PoolConfig, project: &Path, found: Found) -> PlannedPool {
     let ini = pool_config.config.php.iter();
     let settings = engines::Settings {
         project: Some(project.to_path_buf()),
         learned: pool_config.learns().then(|| pool_config.learned.clone()),
         ..pool_config.config.engine.clone()
     };
-    let plan = engines::plan(
+    let plan = engines::plan_with(
         pool_config.name,
         pool_config.entry,
         &settings,
+        found,
         finder(project.to_path_buf(), pool_config.clone()),
         ini.flat_map(|(name, value)| {
             value
@@ -308,14 +300,13 @@ pub fn plan(pool_config: PoolConfig, project: &Path) -> anyhow::Result<PlannedPo
         })
         .collect(),
         pool_config.config.env.clone(),
-    )
-    .with_context(|| format!("engine `{}`", pool_config.name))?;
-    Ok(PlannedPool {
+    );
+    PlannedPool {
         project: project.to_path_buf(),
         pool_config,
         plan,
         otherwise: None,
-    })
+    }
 }
 
 /// Plans and boots a pool.
@@ -420,20 +411,6 @@ fn finder(project: PathBuf, pool_config: PoolConfig) -> FindScript {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn named_hosts_are_those_of_certificates_then_of_the_site_then_of_routes() {
-        let config = "[acme]\ndomains = [\"b.test\"]\n\
-            [[route]]\nhost = [\"d.test\", \"*.e.test\"]\ndeny = true\n";
-        let config: Config = toml::from_str(config).unwrap();
-        let of_site = ["a.test", "*.c.test", "b.test"];
-        let of_site = of_site.map(|host| host.parse::<HostPattern>().unwrap());
-        assert_eq!(
-            named_hosts(&config, &of_site),
-            ["b.test", "a.test", "d.test"]
-        );
-        assert!(named_hosts(&Config::default(), &[]).is_empty());
-    }
 
     #[test]
     fn script_that_symfony_serves_in_a_loop_is_booted_by_default() {

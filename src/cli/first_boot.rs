@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tracing::{debug, error, info};
 
 use super::revalidation::BootPace;
-use super::served::ServedSite;
+use super::served::{PoolSizes, ServedSite};
 use super::{boot_engines, config_lint, learning};
 use crate::app::{Application, DocumentTree};
 
@@ -33,7 +33,7 @@ impl ServedSite {
             match self.is_planned().and(tree) {
                 // A changed file has caused a boot already.
                 Ok(_) if self.hosted.application.get().is_some() => Ok(()),
-                Ok(tree) => self.boot(tree).await,
+                Ok(tree) => self.boot(tree, &PoolSizes::new()).await,
                 Err(error) => Err(error),
             }
         };
@@ -77,9 +77,29 @@ impl ServedSite {
     pub(super) async fn boot_again(self: &Arc<Self>) -> anyhow::Result<()> {
         let booted = async {
             self.is_planned()?;
-            self.boot(self.open().await?).await
+            self.boot(self.open().await?, &PoolSizes::new()).await
         };
         booted.await.inspect_err(|error| self.record_failure(error))
+    }
+
+    /// Boots the site of another configuration, while those of the old one are served. Pools begin
+    /// with the `sizes` of the old ones, whose requests they get all at once.
+    pub(super) async fn boot_beside(self: Arc<Self>, sizes: &PoolSizes) -> anyhow::Result<()> {
+        let _booting = self.booting.lock().await;
+        match &self.plan().error {
+            None => self.boot(self.open().await?, sizes).await,
+            Some(error) => bail!("{error}"),
+        }
+    }
+
+    /// Goes on after [`boot_beside`](Self::boot_beside) has failed: tries again later.
+    pub(super) fn boot_later(self: &Arc<Self>, error: &anyhow::Error) {
+        self.record_failure(error);
+        self.hosted.first_boot.end();
+        if self.plan().error.is_none() {
+            let retry = tokio::spawn(self.clone().retry(Instant::now()));
+            self.lock_tasks().push(retry);
+        }
     }
 
     /// Reports why the site cannot be served: in the log, its metric and its status.
@@ -110,20 +130,34 @@ impl ServedSite {
         }
     }
 
-    /// Fails if the site needs a restart with another configuration.
+    /// Fails if the site could not be planned.
     fn is_planned(&self) -> anyhow::Result<()> {
         match &self.plan().error {
             None => Ok(()),
-            Some(error) => bail!("{error}; once that is corrected, restart Surus"),
+            Some(error) => bail!(
+                "{error}; correct the configuration and reload Surus, or correct another cause and \
+                 restart Surus"
+            ),
         }
     }
 
-    /// Boots the site's engines and serves it.
-    async fn boot(self: &Arc<Self>, mut tree: DocumentTree) -> anyhow::Result<()> {
+    /// Boots the site's engines, with the numbers of workers that `sizes` names, and serves it.
+    async fn boot(
+        self: &Arc<Self>,
+        mut tree: DocumentTree,
+        sizes: &PoolSizes,
+    ) -> anyhow::Result<()> {
         let plan = self.plan();
-        let pools = &self.plans.pools[plan.pools.clone()];
-        let first = u16::try_from(plan.pools.start).context("too many pools")?;
-        let engines = boot_engines::boot(pools, first, &self.keeper, &self.metrics).await?;
+        let mut pools = self.plans.pools[plan.pools.clone()].to_vec();
+        for pool in &mut pools {
+            if let Some(size) = sizes.get(pool.pool_config.name) {
+                pool.plan.begin_with(*size);
+            }
+        }
+        let first = u32::try_from(plan.pools.start).ok();
+        let first = first.and_then(|first| self.plans.first_pool.checked_add(first));
+        let first = first.context("too many pools")?;
+        let engines = boot_engines::boot(&pools, first, &self.keeper, &self.metrics).await?;
         let displays_errors = config_lint::displays_errors(engines.values());
         let reads_source = self.keeper.is_none();
         tree.read_error_pages(&plan.config.error_pages, displays_errors, reads_source);

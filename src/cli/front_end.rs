@@ -6,23 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use surus_sys::signals::Signals;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tracing::{error, info, warn};
 
 use super::access_logs::AccessLogs;
 use super::addresses::{self, Addresses};
+use super::reconfigure::{ConfigSource, OwnSource, Reconfiguration};
 use super::served::{ReloadHook, Served};
+use super::serving::Serving;
 use super::site_plans::Plans;
 use super::stop_signals::StopSignals;
 use super::work_part::WorkPart;
-use super::{acme, keeper_tasks, memory_trim, server_reload, spool_access, tls, watch};
+use super::{acme, adopted_trees, memory_trim, server_reload, spool_access, tls, watch};
 use crate::app::DocumentTree;
 use crate::app::site::file_opener::Opener;
 use crate::config::Config;
-use crate::config::reread::ConfigOrigin;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
@@ -44,8 +45,8 @@ const ABANDON: Duration = Duration::from_secs(2);
 pub(super) struct FrontEnd {
     pub project: PathBuf,
     pub config: Config,
-    /// How it was read.
-    pub origin: Arc<ConfigOrigin>,
+    /// Where a changed configuration comes from. None if it comes from the keeper.
+    pub source: Option<Arc<OwnSource>>,
     pub listeners: Addresses<Bound>,
     pub admin: Bound,
     /// The directories of each site, or why they cannot be opened.
@@ -63,7 +64,7 @@ pub(super) struct FrontEnd {
 /// What a front end has from its keeper.
 pub(super) struct KeeperHandle {
     pub socket: OwnedFd,
-    /// See [`keeper_tasks::attend`].
+    /// See [`adopted_trees::attend`].
     pub openers: Vec<(u32, Arc<Opener>)>,
     /// Signals that have not been handled.
     pub signals: Signals,
@@ -95,7 +96,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let FrontEnd {
         project,
         config,
-        origin,
+        source,
         listeners,
         admin,
         trees,
@@ -116,7 +117,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             kept.signals.release();
             let keeper = Client::new(kept.socket, site_logs.clone())?;
             for opener in kept.openers {
-                keeper_tasks::attend(&keeper, opener);
+                adopted_trees::attend(&keeper, opener);
             }
             Some(keeper)
         }
@@ -136,41 +137,63 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::default());
     // Before PHP boots, which takes longer.
     let answers = Arc::default();
-    let tls = tls::start(&project, &config, keeper.clone(), &answers, &metrics).await?;
+    let numbered = keeper.clone().map(|keeper| (keeper, plans.first_site));
+    let tls = tls::start(&project, &config, numbered, &answers, &metrics).await?;
     let access_logs = AccessLogs::start(&config, &site_logs)?;
-    let served = Arc::new(Served::new(&plans, &keeper, &metrics, &access_logs));
+    let accounting = Accounting::new(metrics.clone(), access_logs.common.clone());
+    let served = Arc::new(Served::new(&plans, &keeper, &metrics, access_logs));
+    served.report();
     let (names, quic) = (listeners.names(), listeners.quic_ports());
-    let service = Arc::new(Service {
+    let (tracer, pages) = (
+        Tracer::start(&config.telemetry, &metrics)?,
+        watching.as_ref().map(|watching| watching.pages.clone()),
+    );
+    let service = Service {
         sites: served.hosted(),
-        accounting: Arc::new(Accounting::new(metrics.clone(), access_logs.common.clone())),
+        accounting: Arc::new(accounting),
         https: Https::new(&config.tls, answers).with_http_3(quic.into_iter()),
         settings: config.http.clone(),
-        tracer: Tracer::start(&config.telemetry, &metrics)?,
-        live_reload: watching.as_ref().map(|watching| watching.pages.clone()),
-    });
+        tracer: tracer.clone(),
+        live_reload: pages.clone(),
+    };
+    let serving = Arc::new(Serving::new(service, served.clone()));
     let renew = Arc::new(Notify::new());
-    let renewals = acme::run(
-        project.clone(),
-        config.clone(),
-        keeper.clone(),
-        tls.clone(),
-        renew.clone(),
-        metrics.clone(),
-    );
+    let renewals = Arc::new(acme::Renewals {
+        project: project.clone(),
+        keeper: keeper.clone(),
+        tls: tls.clone(),
+        repeat: renew.clone(),
+        metrics: metrics.clone(),
+        running: Default::default(),
+    });
     let reload = {
         let reload = server_reload::Reload {
-            served: served.clone(),
+            serving: serving.clone(),
             tls: tls.clone(),
-            pages: service.live_reload.clone(),
+            pages: pages.clone(),
         };
         let reload: ReloadHook = Arc::new(move || reload.clone().start());
         reload
     };
+    // No reload exchanges the sites before one of them is served.
+    let reloading = Arc::new(Mutex::new(()));
+    let starting = reloading.clone().lock_owned().await;
     let reload_on_request = {
         let reload_on_request = server_reload::RequestedReload {
             reload: reload.clone(),
-            origin,
-            keeper: keeper.clone(),
+            reconfiguration: Arc::new(Reconfiguration {
+                source: match &keeper {
+                    Some(keeper) => ConfigSource::Keeper(keeper.clone()),
+                    None => ConfigSource::Own(source.context("nothing reads the configuration")?),
+                },
+                project: project.clone(),
+                serving: serving.clone(),
+                tls: tls.clone(),
+                renewals: renewals.clone(),
+                metrics: metrics.clone(),
+                site_logs: site_logs.clone(),
+                reloading,
+            }),
             renew: renew.clone(),
         };
         Arc::new(move || reload_on_request.clone().start())
@@ -187,8 +210,8 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let admin = Arc::new(Admin {
         project,
         sites: {
-            let (served, tls) = (served.clone(), tls.clone());
-            Arc::new(move || served.engines(tls.as_deref()))
+            let (serving, tls) = (serving.clone(), tls.clone());
+            Arc::new(move || serving.served().engines(tls.as_deref()))
         },
         queues: Arc::new(Vec::new),
         metrics: metrics.clone(),
@@ -211,11 +234,11 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let front = tokio::spawn(http::run(
         http.chain(https).collect(),
         quic,
-        service.clone(),
+        serving.service.clone(),
         draining.clone().cancelled_owned(),
     ));
     // Authorities connect to this server.
-    tokio::spawn(renewals);
+    renewals.start(&config);
 
     // Everything above works while the sites boot, and when one of them takes long.
     let is_served = tokio::select! {
@@ -224,13 +247,15 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         () = lost() => bail!("the keeper process has exited"),
     };
     if !matches!(is_served, Ok(true)) {
-        served.end_tasks();
+        serving.begin_to_end();
         draining.cancel();
         // Requests that have waited for the boot are answered, and listeners remove their files.
         let _ = tokio::time::timeout(ABANDON, front).await;
         end(admin_task).await;
         return is_served.map(drop);
     }
+    drop(served);
+    drop(starting);
     addresses::announce(names, &config);
     // The main process of a service.
     let manager = Arc::new(match &keeper {
@@ -278,20 +303,25 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     }
     info!("shutting down; a second signal exits immediately");
     service_manager::tell(&manager, ServiceState::Stopping);
-    if let Some(pages) = &service.live_reload {
+    if let Some(pages) = &pages {
         pages.close();
     }
     admin.draining.store(true, Ordering::Release);
-    served.end_tasks();
-    let delay = config.http.shutdown_delay.0;
-    let limit = config.http.shutdown_timeout.0 + Duration::from_secs(1);
+    serving.begin_to_end();
+    let (delay, limit) = {
+        // A reload may have changed them.
+        let service = serving.service.load();
+        let settings = &service.settings;
+        (settings.shutdown_delay.0, settings.shutdown_timeout.0)
+    };
+    let limit = limit + Duration::from_secs(1);
     end_of_queues.cancel();
     let ended_queues = futures_util::future::OptionFuture::from(running_queues);
     let drained = async {
         if let Err(error) = front.await {
             error!(%error, "the front end failed");
         }
-        served.drain().await;
+        serving.drain().await;
     };
     let ended = async {
         // Load balancers see from the readiness probe that this server shuts down, before it
@@ -301,7 +331,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         if tokio::time::timeout(limit, drained).await.is_err() {
             warn!("shutdown timeout exceeded (http.shutdown_timeout); in-flight requests aborted");
         }
-        if let Some(tracer) = &service.tracer {
+        if let Some(tracer) = &tracer {
             tracer.flush(FLUSH).await;
         }
         // Their time is work.shutdown_timeout.
@@ -315,7 +345,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         () = lost() => {}
     }
     end(admin_task).await;
-    access_logs.end();
+    serving.served().logs.end();
     Ok(())
 }
 

@@ -2,52 +2,43 @@
 //! the keeper has read.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use serde::{Deserialize, Serialize};
-use surus_sys::confine::AccessRules;
 use surus_sys::openat2;
 use surus_sys::privileges::{self, Identity};
+use surus_sys::process::{self, KnownUsers};
 use surus_sys::seqpacket::Seqpacket;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::addresses::Addresses;
+use super::adopted_trees::Layout;
 use super::engine_setup::PlannedPool;
 use super::keeper_children::{start_attempt, start_opener};
-use super::site_plans::Plans;
+use super::kept_versions::{KeptPool, KeptSite, KeptVersion, SharedVersions};
+use super::next_configuration::KEPT;
+use super::options::ServeArgs;
 use super::work_part::WorkPart;
-use super::{acme, engine_setup, learned_pages, tls};
-use crate::app::DocumentTree;
-use crate::app::error_pages::ErrorPages;
+use super::{
+    acme, config_trust, engine_setup, learned_pages, next_configuration, planned_text, reach, tls,
+};
 use crate::app::site::file_opener;
-use crate::app::site::file_opener::Opener;
 use crate::app::site::routes;
 use crate::app::site::routes::Routes;
-use crate::app::site::{AccessCheck, Described, Site};
+use crate::app::site::{Described, Site};
 use crate::app::x_sendfile::SendFile;
-use crate::config::Config;
-use crate::config::reread::ConfigOrigin;
+use crate::config::{Config, Loaded};
 use crate::engines;
-use crate::engines::{PoolPlan, external, keeper_tasks};
+use crate::engines::{PoolPlan, keeper_tasks};
 use crate::fronts::http::tls::acme::attempt::Attempt;
 use crate::fronts::http::{Bound, SocketFile};
-use crate::keeper::{self, Client, Directories, PrivilegedOperations};
+use crate::keeper::{self, Directories, PrivilegedOperations};
 use crate::launcher::Role;
-
-/// Describes to the front end the directories whose descriptors it gets.
-#[derive(Serialize, Deserialize)]
-struct Layout {
-    /// In the order of [`adopt`].
-    described: Vec<Described>,
-    /// Pools with a front controller of their own, whose directories are the last.
-    pool_sites: Vec<String>,
-}
 
 /// A directory that is served.
 type Found = (Described, OwnedFd);
@@ -55,14 +46,26 @@ type Found = (Described, OwnedFd);
 /// The keeper of a project.
 pub struct ProjectKeeper {
     pub project: PathBuf,
-    /// What is common to all sites.
-    pub config: Config,
-    /// How the configuration was read.
-    pub origin: Arc<ConfigOrigin>,
-    pub plans: Arc<Plans>,
-    pub users: Users,
+    /// The command line. None in a test, which has none.
+    pub args: Option<Arc<ServeArgs>>,
+    pub versions: SharedVersions,
+    /// The front end's user.
+    pub front: Identity,
     pub sockets: Rc<Sockets>,
     pub queues: Option<WorkPart>,
+}
+
+/// An attempt to get a certificate, and the configuration with which it began.
+pub struct KeptAttempt {
+    attempt: Attempt,
+    version: Rc<KeptVersion>,
+}
+
+/// What an installed PHP of a pool is started with.
+pub struct KeptStarter {
+    starter: keeper_tasks::PhpStarter,
+    /// While it exists, the configuration counts as running.
+    _pool: KeptPool,
 }
 
 /// The listening sockets, with which each front end is forked.
@@ -97,31 +100,125 @@ impl Sockets {
 impl ProjectKeeper {
     /// Asks the installed PHPs of all pools, before the first front end exists.
     pub fn learn(&self) {
-        for pool in 0..self.pools() {
-            if let (Ok(plan), Ok(php)) = (self.plan(pool), self.php_of_pool(pool)) {
-                keeper_tasks::learn(plan, &php.groups);
+        let version = self.current();
+        for (site, php) in version.plans.sites.iter().zip(&version.php) {
+            let Some(php) = php else { continue };
+            for planned in &version.plans.pools[site.pools.clone()] {
+                keeper_tasks::learn(&planned.plan, &php.groups);
             }
         }
     }
 
-    fn plan(&self, pool: u16) -> anyhow::Result<&PoolPlan> {
-        Ok(&self.plans.pool(pool)?.plan)
+    fn current(&self) -> Rc<KeptVersion> {
+        self.versions.borrow().current()
     }
 
-    /// PHP's user in a site, and in the pools of one.
-    fn php_of(&self, site: u16) -> anyhow::Result<&Identity> {
-        let php = self.users.php.get(usize::from(site));
-        let php = php.with_context(|| format!("there is no site {site}"))?;
-        php.as_ref()
-            .context("the site has no user for PHP (engine.user)")
+    fn site(&self, number: u32) -> anyhow::Result<KeptSite> {
+        self.versions.borrow().site(number)
     }
 
-    fn php_of_pool(&self, pool: u16) -> anyhow::Result<&Identity> {
-        self.php_of(self.plans.site_of(pool)?)
+    fn pool(&self, number: u32) -> anyhow::Result<KeptPool> {
+        self.versions.borrow().pool(number)
+    }
+
+    /// Calls `operation` with the plan of a pool and PHP's user there.
+    fn with_pool<T>(
+        &self,
+        pool: u32,
+        operation: impl FnOnce(&PoolPlan, &Identity) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let pool = self.pool(pool)?;
+        operation(&pool.planned()?.plan, pool.site.php()?)
+    }
+
+    /// The configuration, if it has changed.
+    fn next(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        let used = self.current();
+        let Some(read) = used.origin.read_again()? else {
+            return Ok(None);
+        };
+        let changes = used.origin.changes_of_server(&read.origin)?;
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        if !self.versions.borrow_mut().may_plan(Instant::now()) {
+            bail!(
+                "{KEPT}: another one was planned too often in the last seconds; reload again later"
+            );
+        }
+        // A look-up may need the network, for which the keeper must not wait again and again.
+        let plan = || self.plan(&used, read, changes.to_string());
+        let (planned, known_users) = process::look_up_once(used.known_users.clone(), plan);
+        let (text, next) = planned?;
+        let mut versions = self.versions.borrow_mut();
+        versions.offer(KeptVersion {
+            known_users,
+            ..next
+        });
+        Ok(Some(text))
+    }
+
+    /// Plans a changed configuration, and describes it to the front end.
+    fn plan(
+        &self,
+        used: &KeptVersion,
+        read: Loaded,
+        changed: String,
+    ) -> anyhow::Result<(Vec<u8>, KeptVersion)> {
+        let args = self.args.as_ref().context("there is no command line")?;
+        let loaded = args.load_again(read, &used.config).context(KEPT)?;
+        let distrust = config_trust::warning(&loaded);
+        let before = self.versions.borrow().last();
+        let before = Some(&*before.plans);
+        let next = next_configuration::plan(&self.project, &used.config, loaded, changed, before)?;
+        let text = planned_text::write(&next)?;
+        let php = php_users(&next.config)?;
+        if has_new_user(self.front.uid, &used.php, &php) {
+            bail!(
+                "{KEPT}: PHP of a site would have the user of the process that reads requests, \
+                 which only a restart of Surus exchanges (http.user); name another one in \
+                 engine.user"
+            );
+        }
+        let forked = self.versions.borrow().forked();
+        reach::check(&forked, &next.config, &next.plans)?;
+        check_learned(&next.plans.pools)?;
+        config_trust::report(distrust);
+        warn_of_root(&php);
+        let next = KeptVersion {
+            config: next.config,
+            origin: next.origin.context("the configuration has no origin")?,
+            plans: next.plans,
+            php,
+            known_users: KnownUsers::default(),
+        };
+        Ok((text, next))
     }
 }
 
-/// Opens the directories of a site that are served, in the order of [`adopt`]. Returns the pools of
+/// Whether a site has this user in the next configuration, and none in the one in use.
+fn has_new_user(uid: u32, used: &[Option<Identity>], next: &[Option<Identity>]) -> bool {
+    let has = |php: &[Option<Identity>]| php.iter().flatten().any(|php| php.uid == uid);
+    has(next) && !has(used)
+}
+
+/// An error if a pool needs an installed PHP that was not asked before scripts ran
+/// ([`ProjectKeeper::learn`]).
+fn check_learned(pools: &[PlannedPool]) -> anyhow::Result<()> {
+    let is_new = |planned: &&PlannedPool| !keeper_tasks::is_learned(&planned.plan);
+    match pools.iter().find(is_new) {
+        None => Ok(()),
+        Some(planned) => bail!(
+            "{KEPT}: engine `{}` needs {}, and the start of Surus has not asked that PHP where its \
+             ini files are; restart Surus",
+            planned.pool_config.name,
+            planned.plan.found().program.display()
+        ),
+    }
+}
+
+/// Opens the directories of a site that are served, in the order of
+/// [`adopt`](super::adopted_trees::adopt). Returns the pools of
 /// [`Layout::pool_sites`], too.
 fn directories(project: &Path, config: &Config) -> anyhow::Result<(Vec<Found>, Vec<String>)> {
     let symlinks = config.site.symlinks;
@@ -151,21 +248,26 @@ fn directories(project: &Path, config: &Config) -> anyhow::Result<(Vec<Found>, V
 }
 
 impl PrivilegedOperations for ProjectKeeper {
-    type PhpStarter = keeper_tasks::PhpStarter;
+    type PhpStarter = KeptStarter;
     type Trees = Vec<file_opener::OpenerTree>;
-    type Attempt = Attempt;
+    type Attempt = KeptAttempt;
 
     fn shutdown_timeout(&self) -> Duration {
-        self.config.http.shutdown_delay.0 + self.config.http.shutdown_timeout.0
+        let version = self.current();
+        let http = &version.config.http;
+        http.shutdown_delay.0 + http.shutdown_timeout.0
     }
 
-    fn sites(&self) -> u16 {
-        u16::try_from(self.plans.sites.len()).unwrap_or(u16::MAX)
+    fn begin_front_end(&mut self) -> Range<u32> {
+        let version = self.versions.borrow_mut().fork();
+        let plans = &version.plans;
+        let count = u32::try_from(plans.sites.len()).unwrap_or(u32::MAX);
+        plans.first_site..plans.first_site.saturating_add(count)
     }
 
-    fn site_directories(&mut self, site: u16) -> anyhow::Result<Directories<Self::Trees>> {
-        let php = self.php_of(site)?;
-        let site = self.plans.site(site)?;
+    fn site_directories(&mut self, site: u32) -> anyhow::Result<Directories<Self::Trees>> {
+        let site = self.site(site)?;
+        let (site, php) = (site.plan(), site.php()?);
         let symlinks = site.config.site.symlinks;
         let (mut found, pool_sites) = directories(&site.project, &site.config)?;
         // PHP's user may have put a link on the way, to where only root may go.
@@ -202,49 +304,77 @@ impl PrivilegedOperations for ProjectKeeper {
         })
     }
 
-    fn opener(&mut self, site: u16, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)> {
+    fn opener(&mut self, site: u32, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)> {
         let (front, opener) = Seqpacket::blocking_pair().context("cannot make a socket pair")?;
-        let pid = start_opener(opener, trees, self.php_of(site)?)?;
+        let pid = start_opener(opener, trees, self.site(site)?.php()?)?;
         Ok((pid, front))
     }
 
-    fn pools(&self) -> u16 {
-        u16::try_from(self.plans.pools.len()).unwrap_or(u16::MAX)
+    fn site_name(&self, site: u32) -> anyhow::Result<&'static str> {
+        Ok(self.site(site)?.plan().name)
     }
 
-    fn max_processes(&self, pool: u16) -> usize {
-        self.plan(pool).map_or(0, keeper_tasks::max_processes)
+    fn pool_name(&self, pool: u32) -> anyhow::Result<&'static str> {
+        Ok(self.pool(pool)?.planned()?.pool_config.name)
     }
 
-    fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
-        keeper_tasks::master(self.plan(pool)?, fds, &self.php_of_pool(pool)?.groups)
+    fn max_processes(&self, pool: &str) -> usize {
+        let versions = self.versions.borrow();
+        let pools = versions
+            .running(Instant::now())
+            .flat_map(|version| &version.plans.pools);
+        let pools = pools.filter(|planned| planned.pool_config.name == pool);
+        // Each limit is for two boots, so that it is enough for a pool and its successor.
+        let limits = pools.map(|planned| keeper_tasks::max_processes(&planned.plan));
+        limits.max().unwrap_or_default()
     }
 
-    fn runtime_dir(&mut self, pool: u16) -> anyhow::Result<(PathBuf, keeper_tasks::PhpStarter)> {
-        let groups = &self.php_of_pool(pool)?.groups;
-        keeper_tasks::runtime_dir(self.plan(pool)?, self.users.front.uid, groups)
+    fn master(&mut self, pool: u32, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        self.with_pool(pool, |plan, php| {
+            keeper_tasks::master(plan, fds, &php.groups)
+        })
+    }
+
+    fn runtime_dir(&mut self, pool: u32) -> anyhow::Result<(PathBuf, KeptStarter)> {
+        let (path, starter) = self.with_pool(pool, |plan, php| {
+            keeper_tasks::runtime_dir(plan, self.front.uid, &php.groups)
+        })?;
+        let starter = KeptStarter {
+            starter,
+            _pool: self.pool(pool)?,
+        };
+        Ok((path, starter))
     }
 
     fn php(
         &mut self,
-        pool: u16,
-        php: &mut keeper_tasks::PhpStarter,
+        pool: u32,
+        php: &mut KeptStarter,
         role: Role,
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<u32> {
-        keeper_tasks::php(self.plan(pool)?, php, role, fds)
+        self.with_pool(pool, |plan, _| {
+            keeper_tasks::php(plan, &mut php.starter, role, fds)
+        })
     }
 
-    fn keep_probe_output(&mut self, php: &mut keeper_tasks::PhpStarter) -> anyhow::Result<()> {
-        keeper_tasks::keep_probe_output(php)
+    fn keep_probe_output(&mut self, php: &mut KeptStarter) -> anyhow::Result<()> {
+        keeper_tasks::keep_probe_output(&mut php.starter)
     }
 
-    fn certificates(&mut self) -> anyhow::Result<OwnedFd> {
-        tls::read_apart(&self.project, &self.config)
+    fn certificates(&mut self, first_site: u32) -> anyhow::Result<OwnedFd> {
+        let version = self.versions.borrow().version(first_site)?;
+        tls::read_apart(&self.project, &version.config)
     }
 
-    fn check_configuration(&self) -> anyhow::Result<()> {
-        self.origin.check()
+    fn configuration(&mut self) -> anyhow::Result<Option<OwnedFd>> {
+        let text = self.next()?;
+        let file = |text: Vec<u8>| process::memory_file(&text);
+        Ok(text.map(file).transpose()?)
+    }
+
+    fn configured(&mut self, first_site: u32) -> anyhow::Result<()> {
+        self.versions.borrow_mut().apply(first_site, Instant::now())
     }
 
     fn acme(
@@ -252,31 +382,33 @@ impl PrivilegedOperations for ProjectKeeper {
         domain: u16,
         is_asked: bool,
         socket: OwnedFd,
-    ) -> anyhow::Result<(u32, Attempt)> {
-        let attempt = acme::prepare(&self.project, &self.config, domain, is_asked)?;
-        let confinement = confinement(&self.config);
-        let pid = start_attempt(&attempt, socket, &confinement, &self.users.front)?;
-        Ok((pid, attempt))
+    ) -> anyhow::Result<(u32, KeptAttempt)> {
+        let version = self.current();
+        let config = &version.config;
+        let attempt = acme::prepare(&self.project, config, domain, is_asked)?;
+        let pid = start_attempt(&attempt, socket, &confinement(config), &self.front)?;
+        Ok((pid, KeptAttempt { attempt, version }))
     }
 
-    fn acquired(&mut self, attempt: &Attempt, wait_status: i32) {
-        let status = surus_sys::process::exit_status(wait_status);
-        attempt.keep(&self.config.acme, &self.project, status);
+    fn acquired(&mut self, KeptAttempt { attempt, version }: &KeptAttempt, wait_status: i32) {
+        let status = process::exit_status(wait_status);
+        attempt.keep(&version.config.acme, &self.project, status);
     }
 
-    fn pages(&mut self, pool: u16, keep: bool, text: &str) -> anyhow::Result<()> {
-        let (planned, site) = (self.plans.pool(pool)?, self.plans.site_of(pool)?);
+    fn pages(&mut self, pool: u32, keep: bool, text: &str) -> anyhow::Result<()> {
+        let pool = self.pool(pool)?;
+        let planned = pool.planned()?;
         let pages = planned.pool_config.learned.parse(text)?;
         if keep {
-            let project = &self.plans.site(site)?.project;
+            let project = &pool.site.plan().project;
             return learned_pages::keep(project, &planned.pool_config, &pages);
         }
         planned.pool_config.learned.set_pages(pages);
         Ok(())
     }
 
-    fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd> {
-        keeper_tasks::connect(self.plan(pool)?)
+    fn connect(&mut self, pool: u32) -> anyhow::Result<OwnedFd> {
+        self.with_pool(pool, |plan, _| keeper_tasks::connect(plan))
     }
 
     fn queues_shutdown_timeout(&self) -> Option<Duration> {
@@ -307,171 +439,38 @@ fn reopen(found: &mut [Found]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The shortest time between two replacements of an opener.
-const PAUSE: Duration = Duration::from_millis(500);
-
-/// In the front end: asks the keeper to replace the opener of a document root that has exited or
-/// does not answer.
-pub fn attend(keeper: &Arc<Client>, (directories, opener): (u32, Arc<Opener>)) {
-    let (keeper, failures) = (keeper.clone(), opener.failures());
-    let opener = Arc::downgrade(&opener);
-    tokio::spawn(async move {
-        loop {
-            failures.notified().await;
-            let Some(opener) = opener.upgrade() else {
-                return;
-            };
-            if opener.recover().await {
-                continue;
-            }
-            let replaced = keeper.opener(directories).await;
-            if let Err(error) = replaced.and_then(|socket| Ok(opener.replace(socket)?)) {
-                error!(error = format!("{error:#}"), "cannot replace the opener");
-                failures.notify_one();
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+/// PHP's user in each site, the front end's, and the users that were looked up.
+pub fn users(config: &Config) -> anyhow::Result<(Vec<Option<Identity>>, Identity, KnownUsers)> {
+    keeper::check_capabilities()?;
+    let (found, known) = process::look_up_once(KnownUsers::default(), || {
+        let php = php_users(config)?;
+        let uids: Vec<u32> = php.iter().flatten().map(|php| php.uid).collect();
+        let front = keeper::identity(&confinement(config), &uids)?;
+        anyhow::Ok((php, front))
     });
+    let (php, front) = found?;
+    warn_of_root(&php);
+    Ok((php, front, known))
 }
 
-/// In the front end: serves from the directories that the keeper has opened. Returns what
-/// [`attend`] takes, too.
-pub fn adopt(
-    config: &Config,
-    directories: keeper::ServedDirectories,
-) -> anyhow::Result<(DocumentTree, (u32, Arc<Opener>))> {
-    let number = directories.number;
-    let Layout {
-        described,
-        pool_sites,
-    } = serde_json::from_slice(&directories.text)?;
-    let mut fds = directories.fds.into_iter();
-    let socket = fds
-        .next()
-        .context("the keeper sent no socket of an opener")?;
-    let opener = Opener::new(socket)?;
-    if fds.len() != described.len() {
-        bail!(
-            "the keeper sent {} directories and described {}",
-            fds.len(),
-            described.len()
+fn warn_of_root(php: &[Option<Identity>]) {
+    if php.iter().flatten().any(|php| php.uid == 0) {
+        warn!(
+            "PHP runs as root (engine.user): an attacker who takes over a script or the process \
+             that reads requests is root; name another user"
         );
     }
-    let mut all = described.into_iter().zip(fds).zip(0..);
-    let mut next = || {
-        let ((described, dir), tree) = all.next().context("the keeper sent too few directories")?;
-        Ok::<_, anyhow::Error>((described, dir, AccessCheck::new(opener.clone(), tree)))
-    };
-    let (described, dir, reader) = next()?;
-    let site = Arc::new(Site::adopt(&config.site, described, dir, reader)?);
-    let mut files = |_: &Path| {
-        let (described, dir, reader) = next()?;
-        let symlinks = config.site.symlinks;
-        Ok(Site::adopt_files(symlinks, described, dir, reader))
-    };
-    let send_file = SendFile::open_by(site.clone(), &config.x_sendfile, &mut files)?;
-    let routes = Routes::open(&config.route, &mut |root| {
-        let files = files(root)?.protected(&config.site)?;
-        Ok(files.of_site(&site))
-    })?;
-    let mut adopted = BTreeMap::new();
-    for name in pool_sites {
-        let (described, dir, reader) = next()?;
-        let front = Site::adopt(&config.site, described, dir, reader)?.of_site(&site);
-        adopted.insert(name, Arc::new(front));
-    }
-    let error_site = match &config.error_pages.directory {
-        Some(_) => {
-            let (described, dir, reader) = next()?;
-            let symlinks = config.site.symlinks;
-            Some(Site::adopt_files(symlinks, described, dir, reader))
-        }
-        None => None,
-    };
-    let tree = DocumentTree {
-        site,
-        pool_sites: adopted,
-        send_file,
-        routes,
-        error_site,
-        error_pages: ErrorPages::default(),
-    };
-    Ok((tree, (number, opener)))
 }
 
-/// What the front end of a project reaches.
-pub fn reach(
-    config: &Config,
-    all: &[anyhow::Result<keeper::ServedDirectories>],
-    plans: &[PlannedPool],
-) -> anyhow::Result<AccessRules> {
-    let mut reach = keeper::reach();
-    for directories in all.iter().flatten() {
-        let Layout { described, .. } = serde_json::from_slice(&directories.text)?;
-        // The first descriptor is the socket to the opener.
-        for (described, dir) in described.iter().zip(directories.fds.iter().skip(1)) {
-            let path = PathBuf::from(&described.path);
-            reach.trees.push((path, dir.try_clone()?));
-        }
-    }
-    // A reload may find a project elsewhere. There, every file is opened by the opener.
-    let spool = config.http.temp_dir.clone();
-    reach.writes.push(spool.unwrap_or_else(std::env::temp_dir));
-    reach.writes.push(std::env::temp_dir());
-    reach.writes.dedup();
-    let mut ports = Some(Vec::new());
-    for planned in plans {
-        match &planned.plan {
-            PoolPlan::External { spec, .. } if spec.way == external::ProgramKind::Builtin => {
-                ports = None
-            }
-            PoolPlan::External { spec, .. } => {
-                if let (Some(external::FpmAddress::Tcp(address)), Some(ports)) =
-                    (&spec.address, &mut ports)
-                {
-                    ports.push(address.port());
-                }
-            }
-            PoolPlan::SurusPhp { .. } => {}
-        }
-    }
-    if let (Some(port), Some(ports)) = (config.telemetry.port(), &mut ports) {
-        ports.push(port);
-    }
-    reach.connects = ports;
-    reach.listens = plans.iter().any(|planned| planned.plan.listens());
-    reach.has_unix_sockets = plans.iter().any(|planned| planned.plan.has_unix_sockets());
-    Ok(reach)
-}
-
-/// The users of a server that root starts.
-pub struct Users {
-    /// PHP's user in each site, with its groups as they were at the start: a look-up may need the
-    /// network. None if a `[[site]]` names a user that cannot be used.
-    php: Vec<Option<Identity>>,
-    pub front: Identity,
-}
-
-/// PHP's users and the front end's.
-pub fn users(config: &Config) -> anyhow::Result<Users> {
-    keeper::check_capabilities()?;
-    let php = match &config.sites[..] {
+fn php_users(config: &Config) -> anyhow::Result<Vec<Option<Identity>>> {
+    Ok(match &config.sites[..] {
         [] => vec![Some(php_user(config)?)],
         // Errors are reported where the sites are planned.
         sites => sites
             .iter()
             .map(|site| php_user(&site.config).ok())
             .collect(),
-    };
-    let uids: Vec<u32> = php.iter().flatten().map(|php| php.uid).collect();
-    let front = keeper::identity(&confinement(config), &uids)?;
-    if uids.contains(&0) {
-        warn!(
-            "PHP runs as root (engine.user): an attacker who takes over a script or the process \
-                that reads requests is root; name another user"
-        );
-    }
-    Ok(Users { php, front })
+    })
 }
 
 fn php_user(config: &Config) -> anyhow::Result<Identity> {

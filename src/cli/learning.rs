@@ -31,13 +31,13 @@ const LONGEST: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The keeper, if there is one, and the number that the pool has there.
-pub type Keeper = Option<(Arc<Client>, u16)>;
+pub type PoolKeeper = Option<(Arc<Client>, u32)>;
 
 /// A pool that learns.
 pub struct Learner {
     pub project: PathBuf,
     pub planned: PlannedPool,
-    pub keeper: Keeper,
+    pub keeper: PoolKeeper,
     pub engine: Arc<dyn Engine>,
     /// Locked while the application boots with pages that are not compared yet: another reload
     /// would use them, too.
@@ -451,7 +451,7 @@ pub async fn prove_again(
 }
 
 /// Makes the next boots of a pool use no learned page, and returns those that they would use.
-pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
+pub async fn withdraw(planned: &PlannedPool, keeper: &PoolKeeper) -> Vec<String> {
     let pages = planned.pool_config.learned.pages();
     if !pages.is_empty() {
         if let Some((keeper, pool)) = keeper

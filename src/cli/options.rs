@@ -66,13 +66,19 @@ impl Project {
 
     /// The configuration for the engine of the command line.
     fn load_for(&self, engine: Option<&str>) -> anyhow::Result<Loaded> {
-        let mut loaded = config::load(
+        let loaded = config::load(
             &self.directory()?,
             self.config.as_deref(),
             config::env::read()?.into_iter(),
             engine,
         )?;
-        config_trust::check(&loaded, &self.directory()?)?;
+        self.trust(loaded, None)
+    }
+
+    /// Fails if PHP's user could have written a configuration of root, or could replace what it
+    /// names. PHP may run as `used` says at the moment.
+    fn trust(&self, mut loaded: Loaded, used: Option<&Config>) -> anyhow::Result<Loaded> {
+        config_trust::check(&loaded, used, &self.directory()?)?;
         loaded.config.engine.is_replaceable = config_trust::replaceable(&loaded).is_some();
         Ok(loaded)
     }
@@ -151,7 +157,18 @@ impl ServeArgs {
     /// The configuration with these options applied.
     pub fn load(&self) -> anyhow::Result<Loaded> {
         let app = &self.app;
-        let mut loaded = app.php.load_sites(&app.project, app.engine.as_deref())?;
+        self.complete(app.project.load_for(app.engine.as_deref())?)
+    }
+
+    /// The same for a configuration that a server has read again. It runs with `used`.
+    pub fn load_again(&self, read: Loaded, used: &Config) -> anyhow::Result<Loaded> {
+        self.complete(self.app.project.trust(read, Some(used))?)
+    }
+
+    fn complete(&self, loaded: Loaded) -> anyhow::Result<Loaded> {
+        let app = &self.app;
+        let engine = app.engine.as_deref();
+        let mut loaded = app.php.complete_sites(&app.project, engine, loaded)?;
         let mut domains = self.domain.clone();
         if self.https {
             // The first certificate is also for clients that name no host.
@@ -181,12 +198,17 @@ impl PhpArgs {
     /// The configuration of a project with these options and the named engine. For commands that
     /// run one application.
     pub fn load(&self, project: &Project, engine: Option<&str>) -> anyhow::Result<Loaded> {
-        single(self.load_sites(project, engine)?)
+        let loaded = project.load_for(engine)?;
+        single(self.complete_sites(project, engine, loaded)?)
     }
 
-    /// The same, possibly with several sites.
-    fn load_sites(&self, project: &Project, engine: Option<&str>) -> anyhow::Result<Loaded> {
-        let mut loaded = project.load_for(engine)?;
+    /// Completes a configuration that may have several sites.
+    fn complete_sites(
+        &self,
+        project: &Project,
+        engine: Option<&str>,
+        mut loaded: Loaded,
+    ) -> anyhow::Result<Loaded> {
         let directory = project.directory()?;
         let mut sites = std::mem::take(&mut loaded.config.sites);
         for site in &mut sites {

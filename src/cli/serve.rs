@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use tracing::{info, warn};
@@ -10,13 +10,13 @@ use tracing::{info, warn};
 use super::front_end::{FrontEnd, KeeperHandle, run_front_end};
 use super::inherited::InheritedSockets;
 use super::keeper_tasks::{ProjectKeeper, Sockets};
+use super::kept_versions::{KeptVersion, KeptVersions};
 use super::options::{ServeArgs, log_files};
+use super::reconfigure::OwnSource;
 use super::served::open_tree;
 use super::site_plans::{Plans, SitePlan};
 use super::work_part::WorkPart;
-use super::{
-    access_logs, addresses, boot_script, config_trust, keeper_tasks, learned_pages, watch,
-};
+use super::{access_logs, addresses, adopted_trees, config_trust, keeper_tasks, reach, watch};
 use crate::engines;
 use crate::keeper::{self, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
@@ -37,7 +37,8 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     let project = args.app.project.directory()?;
     let loaded = args.load()?;
     let distrust = config_trust::warning(&loaded);
-    let (mut config, origin) = (loaded.config, Arc::new(loaded.origin));
+    let (mut config, origin) = (loaded.config, loaded.origin);
+    let args = Arc::new(args);
     // As root, a keeper process keeps the privileges and reads nothing from the network. It has one
     // thread, so that it can safely fork another front end.
     let is_kept = surus_sys::process::has_other_users();
@@ -59,12 +60,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
              user"
         );
     }
-    if let Some(distrust) = distrust {
-        warn!(
-            reason = distrust,
-            "the configuration is not safe from other users"
-        );
-    }
+    config_trust::report(distrust);
     let open_files =
         surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     config.http.fit_connections(open_files);
@@ -75,7 +71,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         config.telemetry.endpoint = None;
     }
     let admin = config.admin.address(&project);
-    let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone(), &admin));
+    let watching = watch.then(|| watch::Watching::new(args.clone(), loaded.file.clone(), &admin));
     log_files(loaded.file.as_deref(), loaded.unread.as_deref());
     if let Some(roadrunner) = &loaded.roadrunner {
         roadrunner.log();
@@ -96,32 +92,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         trees.push(Ok(open_tree(&project, &config)?));
     }
     let plans = Arc::new(Plans::new(&project, &config)?);
-    for site in &plans.sites {
-        let pools = &plans.pools[site.pools.clone()];
-        for planned in pools.iter().filter(|planned| planned.pool_config.learns()) {
-            // Not used before a comparison of answers.
-            let pages = learned_pages::load(&site.project, &planned.pool_config);
-            planned.pool_config.learned.propose(pages);
-        }
-        for planned in pools
-            .iter()
-            .filter(|planned| planned.pool_config.could_learn())
-        {
-            info!(
-                engine = planned.pool_config.name,
-                "the boot is warmed up by a page that does not exist; with engine.warmup = \
-                 \"learn\", also by pages that clients often ask for, which saves more CPU time"
-            );
-        }
-        if let Some(obstacle) = boot_script::configured_obstacle(&site.config) {
-            let site = (!site.name.is_empty()).then_some(site.name);
-            warn!(
-                site,
-                application = obstacle,
-                "the application cannot be booted; `classic` serves it instead"
-            );
-        }
-    }
+    plans.prepare();
     let (access_log, errors) = (&config.access_log.file, &config.log.file);
     reopen::lead_to(&project, access_log.as_deref(), errors.as_deref())?;
     let site_logs = access_logs::open(&project, &config);
@@ -131,9 +102,14 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             trees.extend(plans.sites.iter().map(open));
         }
         run_front_end(FrontEnd {
+            source: Some(Arc::new(OwnSource {
+                project: project.clone(),
+                args,
+                current: Mutex::new((config.clone(), origin)),
+                is_watched: watching.is_some(),
+            })),
             project,
             config,
-            origin,
             listeners,
             admin,
             trees,
@@ -147,13 +123,24 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     }
     drop(trees);
     let sockets = Sockets::keep(listeners, admin);
+    let (php, user, known_users) = keeper_tasks::users(&config)?;
+    let versions = KeptVersions::new(KeptVersion {
+        config,
+        origin,
+        plans,
+        php,
+        known_users,
+    });
     let run = |front: keeper::ForkedFrontEnd| {
         let (listeners, admin) = sockets.take().context("the front end was started twice")?;
+        // A reload may have replaced those of the start.
+        let version = versions.borrow().current();
+        let (config, plans) = (&version.config, &version.plans);
         let mut trees = Vec::new();
         let mut openers = Vec::new();
         for (site, directories) in plans.sites.iter().zip(front.directories) {
             let adopted =
-                directories.and_then(|directories| keeper_tasks::adopt(&site.config, directories));
+                directories.and_then(|directories| adopted_trees::adopt(&site.config, directories));
             trees.push(adopted.map(|(tree, opener)| {
                 openers.push(opener);
                 tree
@@ -163,7 +150,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         run_front_end(FrontEnd {
             project: project.clone(),
             config: config.clone(),
-            origin: origin.clone(),
+            source: None,
             listeners,
             admin,
             trees,
@@ -180,10 +167,9 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     };
     let kept = ProjectKeeper {
         project: project.clone(),
-        config: config.clone(),
-        origin: origin.clone(),
-        plans: plans.clone(),
-        users: keeper_tasks::users(&config)?,
+        args: Some(args),
+        versions: versions.clone(),
+        front: user,
         sockets: sockets.clone(),
         queues,
     };
@@ -208,13 +194,18 @@ pub fn keep_other(
     let config = loaded.config;
     log::start_direct(&config.log)?;
     let plans = Arc::new(Plans::new(project, &config)?);
-    let users = keeper_tasks::users(&config)?;
+    let (php, user, known_users) = keeper_tasks::users(&config)?;
     let kept = ProjectKeeper {
         project: project.to_path_buf(),
-        config,
-        origin: Arc::new(loaded.origin),
-        plans,
-        users,
+        args: None,
+        versions: KeptVersions::new(KeptVersion {
+            config,
+            origin: loaded.origin,
+            plans,
+            php,
+            known_users,
+        }),
+        front: user,
         sockets: Rc::default(),
         queues: None,
     };
@@ -228,15 +219,16 @@ fn keep(
     logs: SiteLogs,
     run: impl FnOnce(keeper::ForkedFrontEnd) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
-    let (config, plans) = (kept.config.clone(), kept.plans.clone());
-    let user = kept.users.front.clone();
+    let (versions, user) = (kept.versions.clone(), kept.front.clone());
     kept.learn();
     match Keeper::new(kept, logs)?.run()? {
         KeeperOutcome::Ended(status) => Ok(status),
         KeeperOutcome::FrontEnd(front) => {
-            let reach = keeper_tasks::reach(&config, &front.directories, &plans.pools)?;
+            let version = versions.borrow().current();
+            let (config, pools) = (&version.config, &version.plans.pools);
+            let reach = reach::reach(config, &front.directories, pools)?;
             confine(
-                &keeper_tasks::confinement(&config),
+                &keeper_tasks::confinement(config),
                 &user,
                 front.keeper,
                 &reach,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::boot_lock::BootLock;
 use super::engine_setup::PlannedPool;
 use super::learning::{self, Learner};
 use super::site_plans::{Plans, SitePlan};
-use super::{config_lint, engine_setup, keeper_tasks, revalidation};
+use super::{adopted_trees, boot_engines, config_lint, engine_setup, revalidation};
 use crate::app::by_host::ByHost;
 use crate::app::error_pages::ErrorPages;
 use crate::app::site::routes::{self, Routes};
@@ -30,14 +31,18 @@ use crate::fronts::http::Tls;
 use crate::fronts::http::request::hosted::{FirstBoot, Hosted, HostedSite};
 use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
-use crate::observe::status::SiteStatus;
+use crate::observe::status::{EngineStatus, SiteStatus};
 
 /// Reloads some of the sites, or all.
 pub(super) type ReloadHook = Arc<dyn Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync>;
 
+/// Numbers of workers by the names of pools.
+pub(super) type PoolSizes = BTreeMap<String, usize>;
+
 /// All sites of the server.
 pub(super) struct Served {
     pub sites: Vec<Arc<ServedSite>>,
+    pub logs: AccessLogs,
 }
 
 /// A site, with its plan and the state of its application.
@@ -50,6 +55,8 @@ pub(super) struct ServedSite {
     /// Why there is no application yet.
     pub(super) error: Mutex<Option<String>>,
     pub(super) learners: Mutex<Vec<Arc<Learner>>>,
+    /// Another configuration has taken over, or the server shuts down.
+    is_over: AtomicBool,
     /// Tasks that run as long as the site is served.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// One boot with pages that are not compared yet, or one reload, at a time.
@@ -76,13 +83,10 @@ impl Served {
         plans: &Arc<Plans>,
         keeper: &Option<Arc<Client>>,
         metrics: &Arc<Metrics>,
-        logs: &AccessLogs,
+        logs: AccessLogs,
     ) -> Served {
         let mut sites = Vec::new();
         for ((number, plan), log) in (0..).zip(&plans.sites).zip(&logs.sites) {
-            if !plan.name.is_empty() {
-                metrics.sites.set(plan.name, false);
-            }
             sites.push(Arc::new(ServedSite {
                 plans: plans.clone(),
                 number,
@@ -104,12 +108,24 @@ impl Served {
                 }),
                 error: Mutex::new(Some(BOOTING.to_owned())),
                 learners: Mutex::default(),
+                is_over: AtomicBool::new(false),
                 tasks: Mutex::default(),
                 booting: Arc::default(),
                 hook: OnceLock::new(),
             }));
         }
-        Served { sites }
+        Served { sites, logs }
+    }
+
+    /// Sets the metrics of all sites.
+    pub fn report(&self) {
+        for site in self
+            .sites
+            .iter()
+            .filter(|site| !site.plan().name.is_empty())
+        {
+            site.metrics.sites.set(site.plan().name, site.is_served());
+        }
     }
 
     /// Boots all sites, and returns when the first of them is served. The others go on meanwhile,
@@ -196,16 +212,38 @@ impl Served {
         all
     }
 
+    fn all_engines(&self) -> Vec<Arc<dyn Engine>> {
+        self.sites.iter().flat_map(|site| site.engines()).collect()
+    }
+
+    /// How many workers each pool has, or should have.
+    pub fn pool_sizes(&self) -> PoolSizes {
+        let engines = self.all_engines();
+        let all = engines.iter().map(|engine| engine.status());
+        let size = |status: EngineStatus| {
+            let target = status.scaling.map(|scaling| scaling.target);
+            (status.engine, target.unwrap_or(status.workers.len()))
+        };
+        all.map(size).collect()
+    }
+
     /// Waits until all requests have been answered, and ends the engines.
     pub async fn drain(&self) {
-        let engines: Vec<_> = self.sites.iter().flat_map(|site| site.engines()).collect();
+        let engines = self.all_engines();
         join_all(engines.iter().map(|engine| engine.drain())).await;
+    }
+
+    /// The same for sites that others have replaced ([`Engine::retire`]).
+    pub async fn retire(&self) {
+        let engines = self.all_engines();
+        join_all(engines.iter().map(|engine| engine.retire())).await;
     }
 
     /// Ends the tasks of all sites: those that boot, that notice changes, and that learn. Requests
     /// that wait for a boot are answered.
     pub fn end_tasks(&self) {
         for site in &self.sites {
+            site.is_over.store(true, Ordering::Release);
             site.lock_tasks().drain(..).for_each(|task| task.abort());
             site.hosted.first_boot.end();
         }
@@ -217,12 +255,18 @@ impl ServedSite {
         &self.plans.sites[usize::from(self.number)]
     }
 
-    /// The plans of its pools, each with the pool's number.
-    pub(super) fn pools(&self) -> impl Iterator<Item = (u16, &PlannedPool)> {
+    /// Whether its application has booted.
+    pub(super) fn is_served(&self) -> bool {
+        self.hosted.application.get().is_some()
+    }
+
+    /// The plans of its pools, each with the keeper's number.
+    pub(super) fn pools(&self) -> impl Iterator<Item = (u32, &PlannedPool)> {
         let range = self.plan().pools.clone();
+        let first = self.plans.first_pool;
         let numbers = range
             .clone()
-            .filter_map(|number| u16::try_from(number).ok());
+            .filter_map(move |number| first.checked_add(u32::try_from(number).ok()?));
         numbers.zip(&self.plans.pools[range])
     }
 
@@ -245,7 +289,7 @@ impl ServedSite {
         }
     }
 
-    fn lock_tasks(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+    pub(super) fn lock_tasks(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -255,6 +299,9 @@ impl ServedSite {
         // dropped.
         let reload = tokio::spawn(async move {
             let _booting = self.booting.lock().await;
+            if self.is_over.load(Ordering::Acquire) {
+                bail!("shutting down");
+            }
             if self.hosted.application.get().is_none() {
                 self.boot_again().await?;
             } else {
@@ -277,9 +324,10 @@ impl ServedSite {
         let plan = self.plan();
         match &self.keeper {
             Some(keeper) => {
-                let directories = keeper.site_directories(self.number).await?;
-                let (tree, opener) = keeper_tasks::adopt(&plan.config, directories)?;
-                keeper_tasks::attend(keeper, opener);
+                let number = self.plans.first_site.saturating_add(self.number.into());
+                let directories = keeper.site_directories(number).await?;
+                let (tree, opener) = adopted_trees::adopt(&plan.config, directories)?;
+                adopted_trees::attend(keeper, opener);
                 Ok(tree)
             }
             None => open_tree(&plan.project, &plan.config),
@@ -289,9 +337,12 @@ impl ServedSite {
     /// Boots the engines again. The running version goes on.
     async fn prepare(&self) -> anyhow::Result<NextVersion> {
         let tree = self.open().await?;
+        let pools = &self.plans.pools[self.plan().pools.clone()];
         let mut engines = Vec::new();
-        for engine in self.engines() {
-            engines.push(engine.prepare().await?);
+        if let Some(application) = self.hosted.application.get() {
+            for (name, engine) in &application.engines {
+                engines.push(boot_engines::prepare(pools, name, engine).await?);
+            }
         }
         Ok(NextVersion { tree, engines })
     }
@@ -317,7 +368,7 @@ impl ServedSite {
     /// A learner for each pool that learns by which pages to warm up.
     pub(super) fn learners(&self, application: &Arc<Application>) -> Vec<Arc<Learner>> {
         let plan = self.plan();
-        let learner = |(number, planned): (u16, &PlannedPool)| {
+        let learner = |(number, planned): (u32, &PlannedPool)| {
             let name = planned.pool_config.name;
             let engine = application.engines.get(name)?.clone();
             let pool = name.strip_prefix(plan.prefix).unwrap_or(name);

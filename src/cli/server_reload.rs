@@ -6,18 +6,18 @@ use anyhow::anyhow;
 use futures_util::future::join_all;
 use tokio::sync::Notify;
 
-use super::served::{ReloadHook, Served, ServedSite};
+use super::reconfigure::Reconfiguration;
+use super::served::{ReloadHook, ServedSite};
+use super::serving::Serving;
 use super::tls;
-use crate::config::reread::ConfigOrigin;
 use crate::engine::Pending;
 use crate::fronts::http::Tls;
 use crate::fronts::http::request::live_reload::LiveReload;
-use crate::keeper::Client;
 
 /// What a reload needs.
 #[derive(Clone)]
 pub struct Reload {
-    pub served: Arc<Served>,
+    pub serving: Arc<Serving>,
     pub tls: Option<Arc<Tls>>,
     /// The pages that are told, with `--watch`.
     pub pages: Option<Arc<LiveReload>>,
@@ -40,9 +40,10 @@ impl Reload {
 
     async fn run(self) -> anyhow::Result<()> {
         let certificates = tls::prepare(&self.tls).await?;
-        let reloaded = self.served.reload().await;
+        let served = self.serving.served();
+        let reloaded = served.reload().await;
         // Of several sites, those that can be reloaded are.
-        if reloaded.is_ok() || self.served.sites.len() > 1 {
+        if reloaded.is_ok() || served.sites.len() > 1 {
             tls::change_over(&self.tls, certificates);
         }
         match (reloaded, tls::check_sites(&self.tls)) {
@@ -71,25 +72,21 @@ pub fn of_sites(
 #[derive(Clone)]
 pub struct RequestedReload {
     pub reload: ReloadHook,
-    /// The configuration of the start.
-    pub origin: Arc<ConfigOrigin>,
-    /// Reads the configuration, if there is one.
-    pub keeper: Option<Arc<Client>>,
+    pub reconfiguration: Arc<Reconfiguration>,
     /// Orders certificates without the pauses that failures have caused.
     pub renew: Arc<Notify>,
 }
 
 impl RequestedReload {
-    /// Starts the reload, unless the configuration has changed since the start. The future returns
-    /// its result.
+    /// Starts the reload, with the configuration as it is now. The future returns its result.
     pub fn start(self) -> Pending<'static, anyhow::Result<()>> {
         // A task: the reload goes on also if its caller was dropped.
         let reload = tokio::spawn(async move {
-            match self.keeper {
-                Some(keeper) => keeper.check_configuration().await?,
-                None => tokio::task::spawn_blocking(move || self.origin.check()).await??,
-            }
-            let reloaded = (self.reload)().await;
+            let _one_at_a_time = self.reconfiguration.reloading.lock().await;
+            let reloaded = match self.reconfiguration.run().await? {
+                true => Ok(()),
+                false => (self.reload)().await,
+            };
             // Also if one of several sites cannot be reloaded.
             self.renew.notify_one();
             reloaded

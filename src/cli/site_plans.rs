@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use tracing::error;
+use tracing::{error, info, warn};
 
 use super::engine_setup::{self, PlannedPool};
+use super::{boot_script, learned_pages};
 use crate::app::host::HostPattern;
 use crate::config::Config;
 use crate::config::sites::SiteConfig;
@@ -15,6 +16,9 @@ use crate::config::sites::SiteConfig;
 pub struct Plans {
     pub sites: Vec<SitePlan>,
     pub pools: Vec<PlannedPool>,
+    /// The keeper's numbers of the first site and of the first pool.
+    pub first_site: u32,
+    pub first_pool: u32,
 }
 
 /// A site as it is planned.
@@ -31,16 +35,39 @@ pub struct SitePlan {
     pub main: &'static str,
     /// The site's part of [`Plans::pools`].
     pub pools: Range<usize>,
-    /// Why the site cannot be served before the next start.
+    /// Why the site cannot be served: until a reload with another configuration, or until a restart
+    /// if the cause is outside of the configuration.
     pub error: Option<String>,
 }
 
 impl Plans {
     /// Plans all sites. One that cannot be planned does not stop the others.
     pub fn new(project: &Path, config: &Config) -> anyhow::Result<Plans> {
+        Plans::at(0, 0, project, config)
+    }
+
+    /// Plans all sites of another configuration. No two plans of a keeper have a number in common.
+    pub fn after(before: &Plans, project: &Path, config: &Config) -> anyhow::Result<Plans> {
+        let end = |first: u32, count: usize| first.checked_add(u32::try_from(count).ok()?);
+        let site = end(before.first_site, before.sites.len());
+        let pool = end(before.first_pool, before.pools.len());
+        let full =
+            "so many configurations were loaded that only a restart of Surus applies another";
+        let (site, pool) = site.zip(pool).context(full)?;
+        Plans::at(site, pool, project, config)
+    }
+
+    fn at(
+        first_site: u32,
+        first_pool: u32,
+        project: &Path,
+        config: &Config,
+    ) -> anyhow::Result<Plans> {
         let mut plans = Plans {
             sites: Vec::new(),
             pools: Vec::new(),
+            first_site,
+            first_pool,
         };
         for site in all(config) {
             plans.add(site, project)?;
@@ -55,16 +82,12 @@ impl Plans {
     fn add(&mut self, site: SiteConfig, project: &Path) -> anyhow::Result<()> {
         // Leaked because they are needed until the program exits, like the names of engines.
         let name: &'static str = site.name.clone().leak();
-        let prefix: &'static str = match name {
-            "" => "",
-            name => format!("{name}/").leak(),
-        };
         let directory = site.project.clone();
         let directory = directory.unwrap_or_else(|| project.to_path_buf());
         let first = self.pools.len();
         let mut plan = SitePlan {
             name,
-            prefix,
+            prefix: SitePlan::prefix(name),
             hosts: site.hosts,
             is_default: site.is_default,
             project: directory,
@@ -90,25 +113,59 @@ impl Plans {
         Ok(())
     }
 
-    pub fn site(&self, number: u16) -> anyhow::Result<&SitePlan> {
-        let site = self.sites.get(usize::from(number));
-        site.with_context(|| format!("there is no site {number}"))
+    /// The index of the site with a number of the keeper.
+    pub fn site_index(&self, number: u32) -> Option<usize> {
+        let index = usize::try_from(number.checked_sub(self.first_site)?).ok()?;
+        Some(index).filter(|index| *index < self.sites.len())
     }
 
-    pub fn pool(&self, number: u16) -> anyhow::Result<&PlannedPool> {
-        self.pools.get(usize::from(number)).context("unknown pool")
+    /// The pool with a number of the keeper, and the index of its site.
+    pub fn pool(&self, number: u32) -> Option<(&PlannedPool, usize)> {
+        let index = usize::try_from(number.checked_sub(self.first_pool)?).ok()?;
+        let has = |site: &SitePlan| site.pools.contains(&index);
+        self.pools.get(index).zip(self.sites.iter().position(has))
     }
 
-    /// The number of a pool's site.
-    pub fn site_of(&self, pool: u16) -> anyhow::Result<u16> {
-        let has = |site: &SitePlan| site.pools.contains(&usize::from(pool));
-        let number = self.sites.iter().position(has);
-        let number = number.and_then(|number| u16::try_from(number).ok());
-        number.context("unknown pool")
+    /// Proposes the pages that earlier servers have learned, and reports what the sites lack.
+    pub fn prepare(&self) {
+        for site in &self.sites {
+            let pools = &self.pools[site.pools.clone()];
+            for planned in pools.iter().filter(|planned| planned.pool_config.learns()) {
+                // Not used before a comparison of answers.
+                let pages = learned_pages::load(&site.project, &planned.pool_config);
+                planned.pool_config.learned.propose(pages);
+            }
+            for planned in pools
+                .iter()
+                .filter(|planned| planned.pool_config.could_learn())
+            {
+                info!(
+                    engine = planned.pool_config.name,
+                    "the boot is warmed up by a page that does not exist; with engine.warmup = \
+                     \"learn\", also by pages that clients often ask for, which saves more CPU time"
+                );
+            }
+            if let Some(obstacle) = boot_script::configured_obstacle(&site.config) {
+                let site = (!site.name.is_empty()).then_some(site.name);
+                warn!(
+                    site,
+                    application = obstacle,
+                    "the application cannot be booted; `classic` serves it instead"
+                );
+            }
+        }
     }
 }
 
 impl SitePlan {
+    /// What the names of the engines of a site begin with.
+    pub fn prefix(name: &str) -> &'static str {
+        match name {
+            "" => "",
+            name => format!("{name}/").leak(),
+        }
+    }
+
     /// The name of the main engine, and the pools.
     fn pools(&self) -> anyhow::Result<(&'static str, Vec<PlannedPool>)> {
         let (project, config) = (&self.project, &self.config);

@@ -39,7 +39,7 @@ pub fn check_front_end(config: &Config) -> anyhow::Result<Option<String>> {
     if !surus_sys::process::has_other_users() {
         return check_this_process(config);
     }
-    let front = keeper_tasks::users(config)?.front;
+    let (_, front, _) = keeper_tasks::users(config)?;
     let check = |mut report: &File| {
         let given_up = privileges::give_up(&front).map_err(anyhow::Error::from);
         let (status, text) = match given_up.and_then(|_| check_this_process(config)) {

@@ -21,7 +21,7 @@ use crate::fronts::http::tls::acme::settings::Domain;
 use crate::fronts::http::tls::acme::store::Store;
 use crate::fronts::http::tls::certificates::Served;
 use crate::fronts::http::tls::files::{SitePairs, TlsFiles};
-use crate::fronts::http::tls::{Loaded, TlsFileSource, watch};
+use crate::fronts::http::tls::{CertificateSource, Loaded, PreparedFiles, TlsFileSource, watch};
 use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
 
@@ -29,17 +29,42 @@ use crate::observe::metrics::Metrics;
 pub(super) async fn start(
     project: &Path,
     config: &Config,
-    keeper: Option<Arc<Client>>,
+    keeper: CertificateKeeper,
     answers: &Arc<ChallengeAnswers>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Option<Arc<Tls>>> {
     if config.tls.listen.is_empty() {
         return Ok(None);
     }
-    let source: TlsFileSource = match keeper {
-        Some(keeper) => Box::new(move || {
+    let source = source(project, config, keeper);
+    if config.acme.domains.iter().any(Domain::is_local) {
+        info!(
+            "localhost and names of test have certificates of this machine; `surus trust` makes \
+             its browsers accept them"
+        );
+    }
+    let (settings, answers) = (config.tls.clone(), answers.clone());
+    let tls = Tls::start(settings, source, answers, metrics.clone()).await?;
+    tokio::spawn(watch::run(tls.clone()));
+    Ok(Some(tls))
+}
+
+/// The keeper, if there is one, and the number that the configuration's first site has there.
+pub(super) type CertificateKeeper = Option<(Arc<Client>, u32)>;
+
+/// The certificates of a configuration.
+pub(super) fn source(
+    project: &Path,
+    config: &Config,
+    keeper: CertificateKeeper,
+) -> CertificateSource {
+    let read: TlsFileSource = match keeper {
+        Some((keeper, first_site)) => Box::new(move || {
             let keeper = keeper.clone();
-            Box::pin(async move { Ok(serde_json::from_slice(&keeper.certificates().await?)?) })
+            Box::pin(async move {
+                let files = keeper.certificates(first_site).await?;
+                Ok(serde_json::from_slice(&files)?)
+            })
         }),
         None => {
             let (config, project) = (config.clone(), project.to_path_buf());
@@ -49,17 +74,21 @@ pub(super) async fn start(
             })
         }
     };
-    if config.acme.domains.iter().any(Domain::is_local) {
-        info!(
-            "localhost and names of test have certificates of this machine; `surus trust` makes \
-             its browsers accept them"
-        );
+    CertificateSource {
+        hosts: Arc::new(sites::by_host(&config.sites)),
+        read,
     }
-    let (settings, answers) = (config.tls.clone(), answers.clone());
-    let hosts = Arc::new(sites::by_host(&config.sites));
-    let tls = Tls::start(settings, hosts, source, answers, metrics.clone()).await?;
-    tokio::spawn(watch::run(tls.clone()));
-    Ok(Some(tls))
+}
+
+/// Reads the certificates of another configuration. An error if those of a site cannot be used that
+/// has usable ones at the moment, or is new.
+pub(super) async fn prepare_from(tls: &Tls, source: &CertificateSource) -> anyhow::Result<Loaded> {
+    let loaded = tls.prepare_from(source).await?;
+    let mut unusable = loaded.unusable().iter();
+    match unusable.find(|(site, _)| tls.site_error(site).is_none()) {
+        Some((site, error)) => bail!("the certificates of site {site} cannot be used: {error}"),
+        None => Ok(loaded),
+    }
 }
 
 /// Reads the certificates of `[tls]`, and reports them to `surus check`.
@@ -171,19 +200,19 @@ pub(super) fn check_sites(tls: &Option<Arc<Tls>>) -> anyhow::Result<()> {
 }
 
 /// Reads the certificates, and checks them before [`change_over`].
-pub(super) async fn prepare(tls: &Option<Arc<Tls>>) -> anyhow::Result<Option<Loaded>> {
+pub(super) async fn prepare(tls: &Option<Arc<Tls>>) -> anyhow::Result<Option<PreparedFiles>> {
     match tls {
         Some(tls) => {
-            let files = tls.read().await?;
-            files.map(|files| tls.prepare(files)).transpose()
+            let changed = tls.read().await?;
+            changed.map(|changed| tls.prepare(changed)).transpose()
         }
         None => Ok(None),
     }
 }
 
 /// Serves the certificates that were prepared, if they are new.
-pub(super) fn change_over(tls: &Option<Arc<Tls>>, loaded: Option<Loaded>) {
-    if let (Some(tls), Some(loaded)) = (tls, loaded) {
-        tls.change_over(loaded);
+pub(super) fn change_over(tls: &Option<Arc<Tls>>, prepared: Option<PreparedFiles>) {
+    if let (Some(tls), Some(prepared)) = (tls, prepared) {
+        tls.change_over(prepared);
     }
 }

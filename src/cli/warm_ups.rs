@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use http::{HeaderValue, Request, Uri, header};
 
+use crate::app::host::HostPattern;
 use crate::app::site::{Resolution, Site};
+use crate::config::Config;
 use crate::engines::Warmup;
 use crate::engines::learned::NO_CLIENT;
 use crate::event::{Address, Body, Event, Origin, Script};
@@ -119,4 +121,40 @@ fn event(url: &str, script: Script) -> anyhow::Result<Event> {
         completion_token: None,
         early_hints: None,
     })
+}
+
+/// The hosts that the configuration names: those with certificates first, then those of the site,
+/// then those of routes.
+pub fn named_hosts(config: &Config, of_site: &[HostPattern]) -> Vec<String> {
+    let domains = config.acme.domains.iter().map(|domain| domain.as_str());
+    let routes = config.route.iter().filter_map(|rule| rule.host.as_deref());
+    let patterns = of_site.iter().chain(routes.flatten());
+    let exact = patterns.filter_map(HostPattern::exact);
+    let mut hosts: Vec<String> = Vec::new();
+    for host in domains.chain(exact) {
+        if !hosts.iter().any(|it| it == host) {
+            hosts.push(host.to_owned());
+        }
+    }
+    hosts
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_hosts_are_those_of_certificates_then_of_the_site_then_of_routes() {
+        let config = "[acme]\ndomains = [\"b.test\"]\n\
+            [[route]]\nhost = [\"d.test\", \"*.e.test\"]\ndeny = true\n";
+        let config: Config = toml::from_str(config).unwrap();
+        let of_site = ["a.test", "*.c.test", "b.test"];
+        let of_site = of_site.map(|host| host.parse::<HostPattern>().unwrap());
+        assert_eq!(
+            named_hosts(&config, &of_site),
+            ["b.test", "a.test", "d.test"]
+        );
+        assert!(named_hosts(&Config::default(), &[]).is_empty());
+    }
 }

@@ -67,7 +67,7 @@ fn public_address(config: &Config) -> Option<&Address> {
 
 /// What happens when files change.
 pub struct Watching {
-    args: ServeArgs,
+    args: Arc<ServeArgs>,
     configuration: Option<PathBuf>,
     /// The address of the admin listener.
     admin: String,
@@ -80,7 +80,11 @@ pub struct Watching {
 }
 
 impl Watching {
-    pub fn new(args: ServeArgs, configuration: Option<PathBuf>, admin: &Address) -> Arc<Watching> {
+    pub fn new(
+        args: Arc<ServeArgs>,
+        configuration: Option<PathBuf>,
+        admin: &Address,
+    ) -> Arc<Watching> {
         Arc::new(Watching {
             args,
             configuration,

@@ -301,6 +301,7 @@ pub fn load(
     load_by(|path| File::open(path), project, file, environment, engine)
 }
 
+/// The same, with the file that `open` opens.
 fn load_by(
     open: impl FnOnce(&Path) -> io::Result<File>,
     project: &Path,

@@ -88,6 +88,14 @@ pub fn learn(plan: &PoolPlan, groups: &[u32]) {
     }
 }
 
+/// Whether [`learn`] has asked a pool's installed PHP, or has nothing to ask.
+pub fn is_learned(plan: &PoolPlan) -> bool {
+    match plan {
+        PoolPlan::SurusPhp { .. } => true,
+        PoolPlan::External { spec, .. } => ini_files::is_learned(spec),
+    }
+}
+
 /// Prepares what starts an installed PHP of a pool. `front` is the front end's user; `groups` are
 /// those of PHP's user.
 pub fn runtime_dir(

@@ -224,6 +224,11 @@ impl Learned {
         self.due.notify_one();
     }
 
+    /// The pages that are proposed, until they are tried.
+    pub fn proposed(&self) -> Vec<String> {
+        self.lock().proposed.clone().unwrap_or_default()
+    }
+
     /// Begins to learn the pages of another version of the application, for which pages that were
     /// left out may be fine.
     pub fn start_again(&self) {

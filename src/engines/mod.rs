@@ -7,6 +7,7 @@ pub mod keeper_tasks;
 pub mod learned;
 mod overload;
 mod php_ini;
+mod plan;
 mod queue;
 mod response_spool;
 pub mod surus_php;
@@ -33,12 +34,12 @@ use crate::observe::system::Machine;
 use crate::units::{self, Size, Time};
 use external::roadrunner::{Payloads, RelayKind};
 use external::{ExternalEngine, FpmAddress, ProgramKind};
-use queue::Bounds;
-use workers::{Pool, RequestLimits, Spec};
+use workers::Pool;
 
 pub use catalogue::{BootsIn, CATALOGUE, EngineEntry, PhpProgram, find, known};
 pub use external::roadrunner::WorkerMode;
 pub use learned::Learned;
+pub use plan::{Found, PoolPlan, find_for, plan, plan_with};
 pub use warmup::Warmup;
 pub use worker_range::{min_workers_of, process_range, worker_count, workers_of};
 pub use workers::{Boot, Code, FindScript, Linked, observe_parking};
@@ -222,25 +223,6 @@ pub fn restrict_process(settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
-/// Tells the application which engine serves it.
-const ENGINE: &str = "SURUS_ENGINE";
-
-/// How to run a pool, derived from its settings.
-#[derive(Clone)]
-pub enum PoolPlan {
-    /// With surus-php.
-    SurusPhp {
-        spec: Spec,
-        limits: RequestLimits,
-        queue: Bounds,
-    },
-    /// With an installed PHP.
-    External {
-        spec: external::PhpSpec,
-        queue: Bounds,
-    },
-}
-
 /// Boots an engine; `name` is for metrics, logs and the status. `ini` and `env` are additions to
 /// the settings. `script` finds the script to boot, again for each boot.
 pub async fn boot(
@@ -254,140 +236,6 @@ pub async fn boot(
 ) -> anyhow::Result<Arc<dyn Engine>> {
     let plan = plan(name, entry, settings, script, ini, env)?;
     boot_plan(plan, None, metrics).await
-}
-
-/// Plans how to run a pool.
-pub fn plan(
-    name: &'static str,
-    entry: &'static EngineEntry,
-    settings: &Settings,
-    script: FindScript,
-    ini: Vec<(String, String)>,
-    mut env: BTreeMap<String, String>,
-) -> anyhow::Result<PoolPlan> {
-    env.entry(ENGINE.into())
-        .or_insert_with(|| entry.name.into());
-    if let PhpProgram::External(way) = entry.runs {
-        let spec = external::PhpSpec {
-            name,
-            way,
-            program: find_external(way, settings)?,
-            address: settings.php_fpm_address.clone(),
-            workers: *process_range(entry, settings)?.end(),
-            max_requests: settings.max_requests,
-            user: user(settings)?,
-            is_replaceable: settings.is_replaceable,
-            names_foreign_files: way == ProgramKind::Fpm
-                && external::names_foreign_files(&ini, &env),
-            ini_file: settings.ini_file.clone(),
-            ini,
-            clear_env: settings.clear_env,
-            env,
-            boot_timeout: settings.boot_timeout.0,
-            roadrunner: (way == ProgramKind::RoadRunner).then(|| {
-                external::roadrunner::RoadRunnerSpec {
-                    script,
-                    arguments: settings.script_args.clone(),
-                    directory: settings.project.clone(),
-                    payloads: settings.roadrunner_payloads,
-                    parses_forms: !settings.roadrunner_raw_body,
-                    mode: settings.roadrunner_mode,
-                    relay: settings.relay,
-                    max_memory: settings.max_memory.0,
-                }
-            }),
-            launch: None,
-        };
-        return Ok(PoolPlan::External {
-            spec,
-            queue: bounds(settings),
-        });
-    }
-    let loader = settings.dynamic_loader.as_deref();
-    let loader =
-        loader.map(|loader| external::command::find_configured(loader, "engine.dynamic_loader"));
-    let workers = process_range(entry, settings)?;
-    let spec = Spec {
-        name,
-        engine: entry.name,
-        program: surus_php::find(settings.surus_php.as_deref())?,
-        loader: loader.transpose()?,
-        workers: *workers.end(),
-        min_workers: *workers.start(),
-        script: entry.boots_script().then_some(script),
-        learned: settings.learned.clone(),
-        warmup: settings.warmup.urls().to_vec(),
-        reports_leaks: settings.reports_leaks,
-        profile: settings.profile.clone(),
-        shared_sockets: settings.shared_sockets.clone(),
-        verify_restore: settings.verify_restore,
-        direct_binding: settings.direct_binding,
-        traces_slow: settings.slow_request.is_some(),
-        busy_poll: busy_poll(settings),
-        max_requests: settings.max_requests,
-        max_memory: settings.max_memory.0,
-        user: user(settings)?,
-        ini_file: settings.ini_file.clone(),
-        ini,
-        clear_env: settings.clear_env,
-        env,
-        launch: None,
-    };
-    let limits = RequestLimits {
-        queue_wait: settings.queue_timeout.0,
-        kill_timeout: settings.kill_timeout.0,
-        slow_request: settings.slow_request,
-        boot: settings.boot_timeout.0,
-        capacity: workers::capacity(spec.workers, settings.max_queue),
-    };
-    Ok(PoolPlan::SurusPhp {
-        spec,
-        limits,
-        queue: bounds(settings),
-    })
-}
-
-impl PoolPlan {
-    /// The same pool on `classic`.
-    pub fn unbooted(&self) -> PoolPlan {
-        let mut plan = self.clone();
-        if let PoolPlan::SurusPhp { spec, .. } = &mut plan {
-            spec.engine = "classic";
-            spec.script = None;
-            spec.env.insert(ENGINE.into(), spec.engine.into());
-        }
-        plan
-    }
-
-    /// Whether workers connect to sockets of this process.
-    pub fn listens(&self) -> bool {
-        match self {
-            PoolPlan::SurusPhp { .. } => false,
-            PoolPlan::External { spec, .. } => {
-                let relay = spec.roadrunner.as_ref().map(|worker| worker.relay);
-                relay.is_some_and(|relay| relay != RelayKind::Pipes)
-            }
-        }
-    }
-
-    /// Whether the front end makes unix sockets of its own for this pool: to listen, or to connect
-    /// to a php-fpm.
-    pub fn has_unix_sockets(&self) -> bool {
-        let is_fpm = |spec: &external::PhpSpec| {
-            let is_tcp = matches!(spec.address, Some(external::FpmAddress::Tcp(_)));
-            spec.way == external::ProgramKind::Fpm && !is_tcp
-        };
-        self.listens() || matches!(self, PoolPlan::External { spec, .. } if is_fpm(spec))
-    }
-}
-
-fn bounds(settings: &Settings) -> Bounds {
-    Bounds {
-        max_waiting: settings.max_queue,
-        max_wait: settings.queue_timeout.0,
-        target: settings.queue_target.0,
-        interval: settings.queue_interval.0,
-    }
 }
 
 /// Boots a pool as planned. `launch` starts its processes; without it, this process does.

@@ -38,7 +38,7 @@ pub struct RequestQueue {
 /// The state that a queue shares with its permits.
 struct Inner {
     state: Mutex<State>,
-    /// All permits are free, and the queue drains.
+    /// The queue drains, and all permits are free or no event waits.
     emptied: Notify,
 }
 
@@ -48,6 +48,8 @@ struct State {
     taken: usize,
     /// By number, so that the oldest is the first.
     waiting: BTreeMap<u64, WaitingEvent>,
+    /// Calls that wait, or have got a permit and have not returned it yet.
+    entering: usize,
     next: u64,
     overload: Overload,
     draining: bool,
@@ -80,6 +82,7 @@ impl RequestQueue {
                     free: capacity,
                     taken: 0,
                     waiting: BTreeMap::new(),
+                    entering: 0,
                     next: 0,
                     overload: Overload::new(bounds.target, bounds.interval, capacity),
                     draining: false,
@@ -139,6 +142,7 @@ impl RequestQueue {
         let number = state.next;
         if state.waiting.len() < self.bounds.max_waiting {
             state.next += 1;
+            state.entering += 1;
             state
                 .waiting
                 .insert(number, WaitingEvent { since: now, turn });
@@ -178,10 +182,20 @@ impl RequestQueue {
     /// Admits no more events, and returns when no permit is in use. Events that already wait are
     /// served first.
     pub async fn emptied(&self) {
+        let capacity = self.capacity;
+        self.drain(move |state| state.free == capacity).await;
+    }
+
+    /// Admits no more events, and returns when none waits.
+    pub async fn closed(&self) {
+        self.drain(|state| state.entering == 0).await;
+    }
+
+    async fn drain(&self, is_done: impl Fn(&State) -> bool) {
         self.inner.lock().draining = true;
         loop {
             let emptied = self.inner.emptied.notified();
-            if self.inner.lock().free == self.capacity {
+            if is_done(&self.inner.lock()) {
                 return;
             }
             emptied.await;
@@ -290,8 +304,15 @@ struct QueuedWait {
 
 impl Drop for QueuedWait {
     fn drop(&mut self) {
-        let waiting = self.inner.lock().waiting.remove(&self.number);
+        let mut state = self.inner.lock();
+        let waiting = state.waiting.remove(&self.number);
+        state.entering -= 1;
+        let is_last = state.entering == 0 && state.draining;
+        drop(state);
         drop(waiting);
+        if is_last {
+            self.inner.emptied.notify_waiters();
+        }
     }
 }
 

@@ -109,6 +109,11 @@ impl Engine for Unbooted {
         Box::pin(async move { engine.drain().await })
     }
 
+    fn retire(&self) -> Pending<'_, ()> {
+        let engine = self.engine();
+        Box::pin(async move { engine.retire().await })
+    }
+
     fn ready(&self) -> Result<(), String> {
         self.engine().ready()
     }

@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// Asks the keeper to open the served directories of a site again.
-    pub async fn site_directories(&self, site: u16) -> anyhow::Result<ServedDirectories> {
+    pub async fn site_directories(&self, site: u32) -> anyhow::Result<ServedDirectories> {
         let answer = self.ask(
             move |id| KeeperRequest::SiteDirectories { id, site },
             Vec::new(),
@@ -115,19 +115,31 @@ impl Client {
         }
     }
 
-    /// Asks the keeper for the configured certificates and keys.
-    pub async fn certificates(&self) -> anyhow::Result<Vec<u8>> {
-        let answer = self.ask(|id| KeeperRequest::Certificates { id }, Vec::new());
+    /// Asks the keeper for the certificates and keys of the configuration whose first site has this
+    /// number.
+    pub async fn certificates(&self, first_site: u32) -> anyhow::Result<Vec<u8>> {
+        let request = move |id| KeeperRequest::Certificates { id, first_site };
+        let answer = self.ask(request, Vec::new());
         match answer.await? {
             KeeperAnswer::Done(_, _, mut fds) if fds.len() == 1 => Ok(content(fds.remove(0))?),
             _ => Err(confused()),
         }
     }
 
-    /// Asks the keeper whether the configuration is still the one of the start.
-    pub async fn check_configuration(&self) -> anyhow::Result<()> {
+    /// Asks the keeper for the sites of the configuration; None if it has not changed.
+    pub async fn configuration(&self) -> anyhow::Result<Option<Vec<u8>>> {
         let answer = self.ask(|id| KeeperRequest::Configuration { id }, Vec::new());
         match answer.await? {
+            KeeperAnswer::Done(_, _, mut fds) => Ok(fds.pop().map(content).transpose()?),
+            _ => Err(confused()),
+        }
+    }
+
+    /// Reports that the configuration whose first site has this number is served, so that the next
+    /// front end gets it, too.
+    pub async fn configured(&self, first_site: u32) -> anyhow::Result<()> {
+        let request = move |id| KeeperRequest::Configured { id, first_site };
+        match self.ask(request, Vec::new()).await? {
             KeeperAnswer::Done(..) => Ok(()),
             _ => Err(confused()),
         }
@@ -150,7 +162,7 @@ impl Client {
 
     /// Asks the keeper to warm up the next boots of a pool with these pages, or with `keep` to keep
     /// them for the next start.
-    pub async fn pages(&self, pool: u16, keep: bool, text: String) -> anyhow::Result<()> {
+    pub async fn pages(&self, pool: u32, keep: bool, text: String) -> anyhow::Result<()> {
         let request = move |id| KeeperRequest::Pages {
             id,
             pool,
@@ -308,11 +320,11 @@ fn confused() -> anyhow::Error {
 }
 
 impl Launcher for Client {
-    fn master(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>> {
+    fn master(&self, pool: u32, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>> {
         Box::pin(self.start(move |id| KeeperRequest::Master { id, pool }, fds))
     }
 
-    fn runtime_dir(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>> {
+    fn runtime_dir(&self, pool: u32) -> Pending<'_, anyhow::Result<DirHandle>> {
         Box::pin(async move {
             let answer = self.ask(|id| KeeperRequest::RuntimeDir { id, pool }, Vec::new());
             match answer.await? {
@@ -359,7 +371,7 @@ impl Launcher for Client {
         );
     }
 
-    fn connect(&self, pool: u16) -> Pending<'_, anyhow::Result<OwnedFd>> {
+    fn connect(&self, pool: u32) -> Pending<'_, anyhow::Result<OwnedFd>> {
         Box::pin(async move {
             match self
                 .ask(|id| KeeperRequest::Connect { id, pool }, Vec::new())

@@ -18,9 +18,8 @@ pub struct Confinement {
     pub seccomp: bool,
 }
 
-/// Candidate users for the front end, in order of preference. `www-data` is the last, because other
-/// sites' php-fpm and sockets are that user's.
-const USERS: [&str; 3] = ["surus", "nobody", "www-data"];
+/// Candidate users for the front end, in order of preference. PHP's users come after all others.
+const USERS: [&str; 3] = ["surus", "www-data", "nobody"];
 
 /// The user of the front end if PHP runs as these uids.
 pub fn identity(settings: &Confinement, php: &[u32]) -> anyhow::Result<Identity> {
@@ -43,10 +42,11 @@ pub fn identity(settings: &Confinement, php: &[u32]) -> anyhow::Result<Identity>
                 format!("none of the users {USERS:?} exists; create one, or set http.user")
             })?;
             let user = found.swap_remove(index);
-            if user.name == "nobody" {
+            if user.name != USERS[0] {
                 warn!(
-                    "the front end runs as nobody, as processes of other services may; create a \
-                     user for it (useradd --system surus), or set http.user"
+                    user = user.name,
+                    "the front end runs as a user that other services may have, too; create one \
+                     for it (useradd --system surus), or set http.user"
                 );
             }
             user
@@ -221,11 +221,12 @@ mod tests {
     #[test]
     fn front_end_has_a_user_of_no_php_where_one_exists() {
         for (candidates, php, expected) in [
-            (&[70, 65534, 33][..], &[33][..], Some(0)),
+            (&[70, 33, 65534][..], &[33][..], Some(0)),
+            (&[33, 65534], &[1000], Some(0)),
+            (&[33, 65534], &[33], Some(1)),
             // Of several sites, none must have it.
-            (&[70, 65534, 33], &[33, 70], Some(1)),
-            (&[70, 65534, 33], &[33, 70, 65534], Some(0)),
-            (&[65534, 33], &[65534], Some(1)),
+            (&[70, 33, 65534], &[33, 70], Some(2)),
+            (&[70, 33, 65534], &[33, 70, 65534], Some(0)),
             (&[0, 33], &[33], Some(1)),
             (&[0], &[33], None),
             (&[], &[33], None),

@@ -17,9 +17,9 @@ pub const MAX_BYTES: usize = 32 * 1024;
 pub enum KeeperRequest {
     /// Start the master process of a pool. Carries
     /// [`MASTER_DESCRIPTORS`](crate::launcher::MASTER_DESCRIPTORS) descriptors.
-    Master { id: u32, pool: u16 },
+    Master { id: u32, pool: u32 },
     /// Create the directory that a pool's installed PHP is started with.
-    RuntimeDir { id: u32, pool: u16 },
+    RuntimeDir { id: u32, pool: u32 },
     /// Remove such a directory.
     CloseRuntimeDir { runtime_dir: u32 },
     /// Start the installed PHP of a directory's pool in one of its roles. Carries the role's
@@ -32,15 +32,17 @@ pub enum KeeperRequest {
     /// Signal a process that the keeper started, or its child. May carry its pidfd.
     Signal { pid: u32, which: ProcessSignal },
     /// Connect to the php-fpm that the pool's configuration names.
-    Connect { id: u32, pool: u16 },
+    Connect { id: u32, pool: u32 },
     /// Open the configured directories of a site again.
-    SiteDirectories { id: u32, site: u16 },
+    SiteDirectories { id: u32, site: u32 },
     /// Start a new opener for these directories of a site, and kill the current one.
     Opener { id: u32, directories: u32 },
-    /// Read the configured certificates and keys.
-    Certificates { id: u32 },
-    /// Compare the configuration with the one that was read at the start.
+    /// Read the certificates and keys of the configuration whose first site has this number.
+    Certificates { id: u32, first_site: u32 },
+    /// Read the configuration again, and plan its sites if it has changed.
     Configuration { id: u32 },
+    /// The configuration whose first site has this number is served.
+    Configured { id: u32, first_site: u32 },
     /// Start a process that checks whether the certificate of a configured domain must be renewed,
     /// and does it. `is_asked` if an operator has asked for it. Carries its socket.
     Acme {
@@ -52,7 +54,7 @@ pub enum KeeperRequest {
     /// start.
     Pages {
         id: u32,
-        pool: u16,
+        pool: u32,
         keep: bool,
         text: String,
     },
@@ -185,13 +187,19 @@ impl KeeperRequest {
                 to.extend_from_slice(&site.to_le_bytes());
             }
             KeeperRequest::Ready => to.push(8),
-            KeeperRequest::Certificates { id } => {
+            KeeperRequest::Certificates { id, first_site } => {
                 to.push(10);
                 to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&first_site.to_le_bytes());
             }
             KeeperRequest::Configuration { id } => {
                 to.push(13);
                 to.extend_from_slice(&id.to_le_bytes());
+            }
+            KeeperRequest::Configured { id, first_site } => {
+                to.push(14);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&first_site.to_le_bytes());
             }
             KeeperRequest::Acme {
                 id,
@@ -234,8 +242,9 @@ impl KeeperRequest {
             | KeeperRequest::Php { id, .. }
             | KeeperRequest::Connect { id, .. }
             | KeeperRequest::SiteDirectories { id, .. }
-            | KeeperRequest::Certificates { id }
+            | KeeperRequest::Certificates { id, .. }
             | KeeperRequest::Configuration { id }
+            | KeeperRequest::Configured { id, .. }
             | KeeperRequest::Acme { id, .. }
             | KeeperRequest::Pages { id, .. }
             | KeeperRequest::Opener { id, .. } => Some(*id),
@@ -265,11 +274,11 @@ impl KeeperRequest {
         let request = match rest.u8()? {
             1 => KeeperRequest::Master {
                 id: rest.u32()?,
-                pool: rest.u16()?,
+                pool: rest.u32()?,
             },
             2 => KeeperRequest::RuntimeDir {
                 id: rest.u32()?,
-                pool: rest.u16()?,
+                pool: rest.u32()?,
             },
             3 => KeeperRequest::CloseRuntimeDir {
                 runtime_dir: rest.u32()?,
@@ -298,25 +307,28 @@ impl KeeperRequest {
             },
             6 => KeeperRequest::Connect {
                 id: rest.u32()?,
-                pool: rest.u16()?,
+                pool: rest.u32()?,
             },
             7 => KeeperRequest::SiteDirectories {
                 id: rest.u32()?,
-                site: rest.u16()?,
+                site: rest.u32()?,
             },
             8 => KeeperRequest::Ready,
             9 => KeeperRequest::Opener {
                 id: rest.u32()?,
                 directories: rest.u32()?,
             },
-            10 => KeeperRequest::Certificates { id: rest.u32()? },
+            10 => KeeperRequest::Certificates {
+                id: rest.u32()?,
+                first_site: rest.u32()?,
+            },
             11 => KeeperRequest::Acme {
                 id: rest.u32()?,
                 domain: rest.u16()?,
                 is_asked: rest.bool()?,
             },
             12 => {
-                let (id, pool, keep) = (rest.u32()?, rest.u16()?, rest.bool()?);
+                let (id, pool, keep) = (rest.u32()?, rest.u32()?, rest.bool()?);
                 let (length, text) = (rest.u32()?, rest.text()?);
                 if text.len() != length as usize {
                     return Err(NoMessage);
@@ -329,6 +341,10 @@ impl KeeperRequest {
                 }
             }
             13 => KeeperRequest::Configuration { id: rest.u32()? },
+            14 => KeeperRequest::Configured {
+                id: rest.u32()?,
+                first_site: rest.u32()?,
+            },
             _ => return Err(NoMessage),
         };
         whole(request, &rest)

@@ -18,6 +18,7 @@ pub mod run;
 mod running;
 mod services;
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,7 +60,8 @@ pub struct Directories<T> {
     pub trees: T,
 }
 
-/// The privileged operations, as configured. A pool's number is its index in the configuration.
+/// The privileged operations, as configured. No two configurations have the number of a site or of
+/// a pool in common.
 pub trait PrivilegedOperations {
     /// What an installed PHP is started with. Dropping it removes the directory.
     type PhpStarter;
@@ -73,32 +75,35 @@ pub trait PrivilegedOperations {
     /// How long a front end may take to exit after it is asked to.
     fn shutdown_timeout(&self) -> Duration;
 
-    /// The number of sites.
-    fn sites(&self) -> u16;
+    /// A front end is about to be forked. Returns the numbers of the sites that it serves.
+    fn begin_front_end(&mut self) -> Range<u32>;
 
     /// Opens the served directories of a site.
-    fn site_directories(&mut self, site: u16) -> anyhow::Result<Directories<Self::Trees>>;
+    fn site_directories(&mut self, site: u32) -> anyhow::Result<Directories<Self::Trees>>;
 
     /// Starts an opener for these directories of a site; returns its process id and the front end's
     /// end of the socket.
-    fn opener(&mut self, site: u16, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)>;
+    fn opener(&mut self, site: u32, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)>;
 
-    /// The number of pools.
-    fn pools(&self) -> u16;
+    /// The name of a site, by which it is counted. Those of other configurations may have the same.
+    fn site_name(&self, site: u32) -> anyhow::Result<&'static str>;
 
-    /// How many processes of the pool's installed PHP may run at once.
-    fn max_processes(&self, pool: u16) -> usize;
+    /// The name of a pool, by which it is counted. Those of other configurations may have the same.
+    fn pool_name(&self, pool: u32) -> anyhow::Result<&'static str>;
+
+    /// How many processes of an installed PHP may run at once, of all pools with this name.
+    fn max_processes(&self, pool: &str) -> usize;
 
     /// Starts the master process of a pool; returns its process id.
-    fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32>;
+    fn master(&mut self, pool: u32, fds: Vec<OwnedFd>) -> anyhow::Result<u32>;
 
     /// Creates what the installed PHP of a pool is started with.
-    fn runtime_dir(&mut self, pool: u16) -> anyhow::Result<(PathBuf, Self::PhpStarter)>;
+    fn runtime_dir(&mut self, pool: u32) -> anyhow::Result<(PathBuf, Self::PhpStarter)>;
 
     /// Starts an installed PHP; returns its process id.
     fn php(
         &mut self,
-        pool: u16,
+        pool: u32,
         starter: &mut Self::PhpStarter,
         role: Role,
         fds: Vec<OwnedFd>,
@@ -107,12 +112,17 @@ pub trait PrivilegedOperations {
     /// Called when the process of [`Role::Probe`] has exited successfully.
     fn keep_probe_output(&mut self, starter: &mut Self::PhpStarter) -> anyhow::Result<()>;
 
-    /// Reads the configured certificates and keys into a file in memory. Nothing of them may stay
-    /// in this process, because processes of PHP's user are forked from it.
-    fn certificates(&mut self) -> anyhow::Result<OwnedFd>;
+    /// Reads the certificates and keys of the configuration whose first site has this number into a
+    /// file in memory. Nothing of them may stay in this process, because processes of PHP's user
+    /// are forked from it.
+    fn certificates(&mut self, first_site: u32) -> anyhow::Result<OwnedFd>;
 
-    /// An error if the configuration has changed since the start.
-    fn check_configuration(&self) -> anyhow::Result<()>;
+    /// Reads the configuration again. If it has changed, plans its sites and describes them in a
+    /// file in memory. An error if a running server cannot use it.
+    fn configuration(&mut self) -> anyhow::Result<Option<OwnedFd>>;
+
+    /// The front end serves the configuration whose first site has this number.
+    fn configured(&mut self, first_site: u32) -> anyhow::Result<()>;
 
     /// Starts the process that gets the certificate of a domain, if it is due. Returns its process
     /// id. It speaks to the front end through the socket.
@@ -128,10 +138,10 @@ pub trait PrivilegedOperations {
 
     /// Warms up the next boots of a pool with these pages, or with `keep` stores them for the next
     /// start. The text comes from the front end, which is untrusted.
-    fn pages(&mut self, pool: u16, keep: bool, text: &str) -> anyhow::Result<()>;
+    fn pages(&mut self, pool: u32, keep: bool, text: &str) -> anyhow::Result<()>;
 
     /// Connects to the php-fpm that the pool's configuration names.
-    fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd>;
+    fn connect(&mut self, pool: u32) -> anyhow::Result<OwnedFd>;
 
     /// Closes the keeper's listening sockets when a shutdown begins: those of the front end and of
     /// the process of the queues are then the last ones.

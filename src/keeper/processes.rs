@@ -15,21 +15,25 @@ use crate::observe::rate_limit::LineRate;
 /// Background processes of PHP scripts count as orphans, too.
 const MAX_ORPHANS: usize = 256;
 
-/// The purpose of a child.
+/// The purpose of a child. Names stand for sites and pools, because the limits hold across
+/// configurations. Each of those has its own numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildKind {
     /// The opener of a site: opens files as PHP's user.
-    Opener { site: u16 },
+    Opener { site: &'static str },
     /// Gets a certificate.
     Acme,
     /// The master process of a pool.
-    Master(u16),
+    Master(&'static str),
     /// Reports about a pool's PHP, for the directory with this number.
-    Probe { pool: u16, runtime_dir: u32 },
+    Probe {
+        pool: &'static str,
+        runtime_dir: u32,
+    },
     /// A pool's installed PHP that serves one request.
-    Request(u16),
+    Request(&'static str),
     /// A pool's installed PHP that serves many requests. Its process group is killed when it exits.
-    Server(u16),
+    Server(&'static str),
 }
 
 /// A child that has exited and is reaped.
@@ -93,7 +97,7 @@ impl Processes {
     }
 
     /// The number of a pool's probes that run.
-    pub fn probes(&self, pool: u16) -> usize {
+    pub fn probes(&self, pool: &str) -> usize {
         let is_one =
             |kind: &&ChildKind| matches!(kind, ChildKind::Probe { pool: of, .. } if *of == pool);
         self.children.values().filter(is_one).count()
@@ -253,7 +257,7 @@ mod tests {
         let below: u32 = line.trim().parse().unwrap();
         let mut foreign = Command::new("sleep").arg("60").spawn().unwrap();
         let mut processes = Processes::default();
-        processes.started(child.id(), ChildKind::Master(0));
+        processes.started(child.id(), ChildKind::Master("a"));
         let pidfd = |pid| process::pidfd(pid).unwrap();
         let own = std::fs::File::open("/dev/null").unwrap();
         for wrong in [pidfd(foreign.id()), Some(own.into())] {
@@ -293,7 +297,7 @@ mod tests {
     fn exited_child_keeps_its_process_id_until_reaped() {
         let mut child = Command::new("true").process_group(0).spawn().unwrap();
         let mut processes = Processes::default();
-        processes.started(child.id(), ChildKind::Server(0));
+        processes.started(child.id(), ChildKind::Server("a"));
         until(|| fork::has_ended(child.id()));
         assert!(
             processes
@@ -319,7 +323,7 @@ mod tests {
             .spawn()
             .unwrap();
         let mut processes = Processes::default();
-        processes.started(child.id(), ChildKind::Server(0));
+        processes.started(child.id(), ChildKind::Server("a"));
         let mut stop = Command::new("kill");
         stop.args(["-STOP", &child.id().to_string()]);
         assert!(stop.status().unwrap().success());

@@ -34,6 +34,8 @@ const PHP_GRACE: Duration = Duration::from_secs(2);
 const RESERVE: Duration = Duration::from_secs(5);
 /// How long a front end may take to exit immediately.
 const AT_ONCE: Duration = Duration::from_secs(1);
+/// How often a front end is killed that does not exit.
+const MAX_KILLS: u32 = 10;
 
 /// A signal this soon after the first repeats it: timeout(1), npm and foreman pass on what the
 /// whole process group has got, such as Ctrl-C.
@@ -168,6 +170,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
     /// Serves a front end until it exits, then ends the processes it started.
     fn keep(&mut self, pid: u32, socket: Seqpacket) -> ExitStatus {
         let mut front = Running::new(pid, socket);
+        let mut kills = 0;
         let status = loop {
             let left = |end: Instant| end.saturating_duration_since(Instant::now());
             let out = front.has_waiting().then(|| front.socket.as_fd());
@@ -190,6 +193,19 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 if let Err(error) = process::kill(front.pid) {
                     // It ends when its socket is closed.
                     error!(pid, %error, "cannot kill the front end; closing its socket");
+                    break ExitStatus::from_raw(SIGKILL);
+                }
+                kills += 1;
+                if kills > 1 {
+                    // A script can hold a write to its memory (`backtraces.rs`), and with it the
+                    // front end. Its process must end first.
+                    self.services.processes.kill_all();
+                }
+                if kills > MAX_KILLS {
+                    error!(
+                        pid,
+                        "the killed front end does not exit; the keeper stops waiting"
+                    );
                     break ExitStatus::from_raw(SIGKILL);
                 }
                 self.end = Some(Instant::now() + AT_ONCE);

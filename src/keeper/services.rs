@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use surus_sys::process;
 use surus_sys::seqpacket::Seqpacket;
 use tracing::{debug, warn};
@@ -17,23 +17,25 @@ use super::{Directories, PrivilegedOperations, ServedDirectories};
 use crate::launcher::Role;
 use crate::observe::log;
 
-/// The limit of running master processes per pool: the current one, a booting one, and some that
-/// drain. The oldest is killed for another one.
+/// The limit of running master processes per name of a pool: the current one, a booting one, and
+/// some that drain. The oldest is killed for another one.
 const MAX_MASTERS: usize = 16;
-/// The limit of directories for installed PHPs, per pool.
+/// The limit of directories for installed PHPs, per name of a pool.
 const MAX_RUNTIME_DIRS: usize = 16;
-/// The limit of openers, per site: one for each version of the directories that is still in use.
+/// The limit of openers, per name of a site: one for each version of the directories that is still
+/// in use.
 const MAX_OPENERS: usize = 16;
-/// The limit of running processes that report about PHP, per pool: boots need one at a time.
+/// The limit of running processes that report about PHP, per name of a pool: boots need one at a
+/// time.
 const MAX_PROBES: usize = 4;
 
 /// The operations for the running front end, and the resources that it holds.
 pub(super) struct Services<D: PrivilegedOperations> {
     operations: D,
     pub processes: Processes,
-    /// Master processes that have not been killed, oldest first: pool and process id.
-    masters: Vec<(u16, u32)>,
-    runtime_dirs: BTreeMap<u32, (u16, D::PhpStarter)>,
+    /// Master processes that have not been killed, oldest first: name of the pool and process id.
+    masters: Vec<(&'static str, u32)>,
+    runtime_dirs: BTreeMap<u32, KeptRuntimeDir<D::PhpStarter>>,
     next_runtime_dir: u32,
     site_directories: BTreeMap<u32, Opened<D::Trees>>,
     next_site_directories: u32,
@@ -45,9 +47,17 @@ pub(super) struct Services<D: PrivilegedOperations> {
     pub is_ready: bool,
 }
 
+/// The directory that an installed PHP of a pool is started with.
+struct KeptRuntimeDir<T> {
+    pool: u32,
+    name: &'static str,
+    starter: T,
+}
+
 /// The directories that a front end serves from.
 struct Opened<T> {
-    site: u16,
+    site: u32,
+    name: &'static str,
     trees: T,
     /// The opener of the directories, while it lives.
     opener: Option<u32>,
@@ -126,8 +136,8 @@ impl<D: PrivilegedOperations> Services<D> {
                 }
             }
             ChildKind::Probe { runtime_dir, .. } if wait_status == 0 => {
-                if let Some((_, starter)) = self.runtime_dirs.get_mut(&runtime_dir)
-                    && let Err(error) = self.operations.keep_probe_output(starter)
+                if let Some(dir) = self.runtime_dirs.get_mut(&runtime_dir)
+                    && let Err(error) = self.operations.keep_probe_output(&mut dir.starter)
                 {
                     warn!(
                         error = format!("{error:#}"),
@@ -193,9 +203,7 @@ impl<D: PrivilegedOperations> Services<D> {
                 }
             }
             KeeperRequest::Connect { id, pool } => {
-                let connected = self
-                    .known(pool)
-                    .and_then(|()| self.operations.connect(pool));
+                let connected = self.operations.connect(pool);
                 let connected = connected.and_then(|fd| done(id, 0, String::new(), vec![fd]));
                 front.answer(id, connected);
             }
@@ -207,17 +215,15 @@ impl<D: PrivilegedOperations> Services<D> {
                 });
                 front.answer(id, directories);
             }
-            KeeperRequest::Certificates { id } => {
-                let read = self.operations.certificates();
+            KeeperRequest::Certificates { id, first_site } => {
+                let read = self.operations.certificates(first_site);
                 let read = read.and_then(|file| done(id, 0, String::new(), vec![file]));
                 front.answer(id, read);
             }
             KeeperRequest::Configuration { id } => {
-                let checked = self.operations.check_configuration();
-                front.answer(
-                    id,
-                    checked.and_then(|()| done(id, 0, String::new(), vec![])),
-                );
+                let next = self.operations.configuration();
+                let next = next.and_then(|file| done(id, 0, String::new(), Vec::from_iter(file)));
+                front.answer(id, next);
             }
             KeeperRequest::Acme {
                 id,
@@ -233,8 +239,7 @@ impl<D: PrivilegedOperations> Services<D> {
                 keep,
                 text,
             } => {
-                let set = self.known(pool);
-                let set = set.and_then(|()| self.operations.pages(pool, keep, &text));
+                let set = self.operations.pages(pool, keep, &text);
                 let set = set.and_then(|()| done(id, 0, String::new(), Vec::new()));
                 front.answer(id, set);
             }
@@ -242,6 +247,10 @@ impl<D: PrivilegedOperations> Services<D> {
                 let socket = self.opener(directories);
                 let socket = socket.and_then(|fd| done(id, directories, String::new(), vec![fd]));
                 front.answer(id, socket);
+            }
+            KeeperRequest::Configured { id, first_site } => {
+                let used = self.operations.configured(first_site);
+                front.answer(id, used.and_then(|()| done(id, 0, String::new(), vec![])));
             }
             KeeperRequest::Ready => {
                 debug!(pid = front.pid, "the front end is ready");
@@ -257,7 +266,7 @@ impl<D: PrivilegedOperations> Services<D> {
     pub fn all_site_directories(
         &mut self,
     ) -> anyhow::Result<Vec<anyhow::Result<ServedDirectories>>> {
-        let sites = 0..self.operations.sites();
+        let sites = self.operations.begin_front_end();
         let mut all: Vec<_> = sites.map(|site| self.site_directories(site)).collect();
         match all.iter().position(Result::is_ok) {
             None if !all.is_empty() => all.swap_remove(0).map(|_| all),
@@ -266,24 +275,25 @@ impl<D: PrivilegedOperations> Services<D> {
     }
 
     /// Opens the served directories of a site and starts their opener.
-    fn site_directories(&mut self, site: u16) -> anyhow::Result<ServedDirectories> {
-        ensure!(site < self.operations.sites(), "there is no site {site}");
+    fn site_directories(&mut self, site: u32) -> anyhow::Result<ServedDirectories> {
+        let name = self.operations.site_name(site)?;
         let of_site = self
             .site_directories
             .values()
-            .filter(|opened| opened.site == site);
+            .filter(|opened| opened.name == name);
         // A killed opener does not report that its directories are unused.
         if of_site.count() >= MAX_OPENERS {
-            let is_used = |opened: &Opened<_>| opened.site != site || opened.opener.is_some();
+            let is_used = |opened: &Opened<_>| opened.name != name || opened.opener.is_some();
             self.site_directories.retain(|_, opened| is_used(opened));
         }
         let Directories { text, fds, trees } = self.operations.site_directories(site)?;
         let number = self.next_site_directories;
         self.next_site_directories = self.next_site_directories.wrapping_add(1);
-        let (pid, socket) = self.start_opener(site, &trees)?;
+        let (pid, socket) = self.start_opener(site, name, &trees)?;
         let opener = Some(pid);
         let opened = Opened {
             site,
+            name,
             trees,
             opener,
         };
@@ -304,14 +314,19 @@ impl<D: PrivilegedOperations> Services<D> {
             debug!(pid, "no answer from the opener; killing it");
             self.processes.kill(pid);
         }
-        let started = self.start_opener(opened.site, &opened.trees);
+        let started = self.start_opener(opened.site, opened.name, &opened.trees);
         opened.opener = started.as_ref().ok().map(|(pid, _)| *pid);
         self.site_directories.insert(directories, opened);
         started.map(|(_, socket)| socket)
     }
 
-    fn start_opener(&mut self, site: u16, trees: &D::Trees) -> anyhow::Result<(u32, OwnedFd)> {
-        let kind = ChildKind::Opener { site };
+    fn start_opener(
+        &mut self,
+        site: u32,
+        name: &'static str,
+        trees: &D::Trees,
+    ) -> anyhow::Result<(u32, OwnedFd)> {
+        let kind = ChildKind::Opener { site: name };
         ensure!(
             self.processes.count(kind) < MAX_OPENERS,
             "{MAX_OPENERS} versions of the directories are in use already"
@@ -336,31 +351,24 @@ impl<D: PrivilegedOperations> Services<D> {
         Ok(pid)
     }
 
-    fn known(&self, pool: u16) -> anyhow::Result<()> {
-        match pool < self.operations.pools() {
-            true => Ok(()),
-            false => bail!("there is no pool {pool}"),
-        }
-    }
-
-    fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
-        self.known(pool)?;
-        let kind = ChildKind::Master(pool);
+    fn master(&mut self, pool: u32, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        let name = self.operations.pool_name(pool)?;
+        let kind = ChildKind::Master(name);
         // Killed ones may take a while to exit.
         ensure!(
             self.processes.count(kind) < 2 * MAX_MASTERS,
             "{MAX_MASTERS} killed master processes of this pool have not exited yet"
         );
-        self.make_room(pool);
+        self.make_room(name);
         let pid = self.operations.master(pool, fds)?;
         self.processes.started(pid, kind);
-        self.masters.push((pool, pid));
+        self.masters.push((name, pid));
         Ok(pid)
     }
 
     /// Kills the pool's oldest master process if there are too many. Scripts can have each one
     /// replaced and keep it from draining, but must not keep another one from starting.
-    fn make_room(&mut self, pool: u16) {
+    fn make_room(&mut self, pool: &str) {
         let mut of_pool = self.masters.iter().filter(|(of, _)| *of == pool);
         let Some((_, oldest)) = of_pool.next().copied() else {
             return;
@@ -375,12 +383,9 @@ impl<D: PrivilegedOperations> Services<D> {
         }
     }
 
-    fn runtime_dir(&mut self, pool: u16) -> anyhow::Result<(u32, std::path::PathBuf)> {
-        self.known(pool)?;
-        let of_pool = self
-            .runtime_dirs
-            .values()
-            .filter(|(other, _)| *other == pool);
+    fn runtime_dir(&mut self, pool: u32) -> anyhow::Result<(u32, std::path::PathBuf)> {
+        let name = self.operations.pool_name(pool)?;
+        let of_pool = self.runtime_dirs.values().filter(|dir| dir.name == name);
         ensure!(
             of_pool.count() < MAX_RUNTIME_DIRS,
             "{MAX_RUNTIME_DIRS} directories of this pool are there already"
@@ -388,17 +393,23 @@ impl<D: PrivilegedOperations> Services<D> {
         let (path, starter) = self.operations.runtime_dir(pool)?;
         let number = self.next_runtime_dir;
         self.next_runtime_dir = self.next_runtime_dir.wrapping_add(1);
-        self.runtime_dirs.insert(number, (pool, starter));
+        let dir = KeptRuntimeDir {
+            pool,
+            name,
+            starter,
+        };
+        self.runtime_dirs.insert(number, dir);
         Ok((number, path))
     }
 
     fn php(&mut self, number: u32, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
         let found = self.runtime_dirs.get_mut(&number);
-        let (pool, starter) = found.context("unknown directory")?;
-        let kinds = [ChildKind::Request(*pool), ChildKind::Server(*pool)];
+        let dir = found.context("unknown directory")?;
+        let name = dir.name;
+        let kinds = [ChildKind::Request(name), ChildKind::Server(name)];
         let running: usize = kinds.iter().map(|kind| self.processes.count(*kind)).sum();
         ensure!(
-            running < self.operations.max_processes(*pool),
+            running < self.operations.max_processes(name),
             "this pool already runs as many PHP processes as allowed"
         );
         let kind = match role {
@@ -406,16 +417,16 @@ impl<D: PrivilegedOperations> Services<D> {
             Role::Server => kinds[1],
             Role::Probe => {
                 ensure!(
-                    self.processes.probes(*pool) < MAX_PROBES,
+                    self.processes.probes(name) < MAX_PROBES,
                     "{MAX_PROBES} processes report about this pool's PHP already"
                 );
                 ChildKind::Probe {
-                    pool: *pool,
+                    pool: name,
                     runtime_dir: number,
                 }
             }
         };
-        let pid = self.operations.php(*pool, starter, role, fds)?;
+        let pid = self.operations.php(dir.pool, &mut dir.starter, role, fds)?;
         self.processes.started(pid, kind);
         Ok(pid)
     }

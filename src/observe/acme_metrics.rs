@@ -47,6 +47,12 @@ impl AcmeMetrics {
         self.counter(domain, result).inc();
     }
 
+    /// Forgets what attempts for other domains have said.
+    pub fn retain(&self, domains: &BTreeSet<String>) {
+        let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
+        last.retain(|domain, _| domains.contains(domain));
+    }
+
     /// Sets what the last attempt for its domain has said.
     pub fn set_last(&self, status: AcmeStatus) {
         let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
@@ -127,5 +133,8 @@ mod tests {
             ),
         ];
         assert_eq!(acme.lacking(), expected);
+        acme.retain(&["refused.example".to_owned()].into());
+        assert_eq!(acme.lacking(), &expected[..2]);
+        assert_eq!(acme.last().len(), 1);
     }
 }

@@ -14,7 +14,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    const fn new() -> Activity {
+    pub(crate) const fn new() -> Activity {
         Activity {
             is_quiet: AtomicBool::new(false),
             recorded: Notify::const_new(),

@@ -69,6 +69,13 @@ impl BootMetrics {
         (requests, self.includes.get_or_create_owned(&engine))
     }
 
+    /// Forgets the boots of all engines.
+    pub(super) fn clear(&self) {
+        self.unbooted.clear();
+        self.pages.clear();
+        self.left_out.clear();
+    }
+
     pub(super) fn set(&self, engine: &EngineLabel, status: &EngineStatus) {
         let unbooted = self.unbooted.get_or_create(engine);
         unbooted.set(status.instead.is_some().into());

@@ -3,7 +3,7 @@
 mod exposition;
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -78,6 +78,8 @@ struct Answers {
 /// All metrics.
 pub struct Metrics {
     registry: Registry,
+    /// Locked while the text is written.
+    writing: Mutex<()>,
     requests: Family<RequestOutcome, Counter>,
     durations: Family<EngineLabel, Histogram>,
     /// The members of both families that have been used. A family's own look-up hashes its labels,
@@ -120,6 +122,7 @@ impl Default for Metrics {
         let histogram = || Histogram::new(exponential_buckets(0.0001, 2.0, 20));
         let mut metrics = Metrics {
             registry: Registry::with_prefix("surus"),
+            writing: Mutex::default(),
             requests: Family::default(),
             durations: Family::new_with_constructor(histogram),
             answers: RwLock::default(),

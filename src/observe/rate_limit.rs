@@ -1,4 +1,4 @@
-//! Rate limits for log lines that PHP or every request could cause.
+//! Rate limits for log lines, and for other work, that PHP or every request could cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,23 +29,48 @@ impl RateLimit {
 /// How many lines [`LineRate`] allows at once; a start may explain itself at length.
 const BURST: u64 = 500;
 
-/// Limits log lines to a burst and then one a second, and counts those that it leaves out.
+/// A burst, and then once a second.
 #[derive(Debug, Default)]
-pub struct LineRate(Mutex<Rate>);
-
-#[derive(Debug, Default)]
-struct Rate {
-    /// Lines logged ahead of the rate.
+pub struct BurstRate {
+    /// How often it was used ahead of the rate.
     ahead: u64,
     since: Option<Instant>,
+}
+
+impl BurstRate {
+    pub const fn new() -> BurstRate {
+        BurstRate {
+            ahead: 0,
+            since: None,
+        }
+    }
+
+    /// Whether it may be used now, with bursts of this size. Counts that.
+    pub fn take(&mut self, burst: u64, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let seconds = now.saturating_duration_since(since).as_secs();
+        self.ahead = self.ahead.saturating_sub(seconds);
+        self.since = Some(since + Duration::from_secs(seconds));
+        let is_free = self.ahead < burst;
+        self.ahead += u64::from(is_free);
+        is_free
+    }
+}
+
+/// Limits log lines to a burst and then one a second, and counts those that it leaves out.
+#[derive(Debug, Default)]
+pub struct LineRate(Mutex<RatedLines>);
+
+#[derive(Debug, Default)]
+struct RatedLines {
+    rate: BurstRate,
     left_out: u64,
 }
 
 impl LineRate {
     pub const fn new() -> LineRate {
-        LineRate(Mutex::new(Rate {
-            ahead: 0,
-            since: None,
+        LineRate(Mutex::new(RatedLines {
+            rate: BurstRate::new(),
             left_out: 0,
         }))
     }
@@ -54,17 +79,12 @@ impl LineRate {
     /// one, if any.
     pub fn log(&self, now: Instant, log: impl FnOnce(Option<u64>)) {
         let left_out = {
-            let mut rate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let since = *rate.since.get_or_insert(now);
-            let seconds = now.saturating_duration_since(since).as_secs();
-            rate.ahead = rate.ahead.saturating_sub(seconds);
-            rate.since = Some(since + Duration::from_secs(seconds));
-            if rate.ahead >= BURST {
-                rate.left_out += 1;
+            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if !lines.rate.take(BURST, now) {
+                lines.left_out += 1;
                 return;
             }
-            rate.ahead += 1;
-            std::mem::take(&mut rate.left_out)
+            std::mem::take(&mut lines.left_out)
         };
         log((left_out > 0).then_some(left_out));
     }
@@ -82,6 +102,16 @@ mod tests {
         assert!(!rarely.is_time(now + PAUSE / 2));
         assert!(rarely.is_time(now + PAUSE));
         assert!(!rarely.is_time(now + PAUSE));
+    }
+
+    #[test]
+    fn burst_is_followed_by_once_a_second() {
+        let (mut rate, start) = (BurstRate::new(), Instant::now());
+        let mut taken = |seconds| {
+            let now = start + Duration::from_secs(seconds);
+            (0..10).filter(|_| rate.take(4, now)).count()
+        };
+        assert_eq!((taken(0), taken(1), taken(3), taken(100)), (4, 1, 2, 4));
     }
 
     #[test]

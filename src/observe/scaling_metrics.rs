@@ -77,6 +77,11 @@ impl ScalingMetrics {
         self.changes.get_or_create(&scaled).inc();
     }
 
+    /// Forgets the limits of all engines.
+    pub(super) fn clear(&self) {
+        self.limits.clear();
+    }
+
     pub(super) fn set(&self, engine: &EngineLabel, scaling: &ScalingStatus) {
         for (limit, workers) in [
             ("min", scaling.min),

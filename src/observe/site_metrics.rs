@@ -24,6 +24,11 @@ impl SiteMetrics {
         );
     }
 
+    /// Forgets a site that is no longer configured.
+    pub fn remove(&self, site: &'static str) {
+        self.up.remove(&Site { site });
+    }
+
     /// Whether the site is served.
     pub fn set(&self, site: &'static str, is_served: bool) {
         self.up.get_or_create(&Site { site }).set(is_served.into());

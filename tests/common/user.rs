@@ -64,17 +64,23 @@ impl User {
         command
     }
 
-    /// Runs `surus serve --watch`.
-    pub fn watch(&self, args: &[&str]) -> Surus {
+    /// Runs `surus serve`.
+    pub fn serve(&self, args: &[&str], env: &[(&str, &str)]) -> Result<Surus, String> {
         let (run, state) = (self.path("run"), self.path("state"));
-        let env = [
+        let own = [
             ("XDG_RUNTIME_DIR", run.to_str().unwrap()),
             ("STATE_DIRECTORY", state.to_str().unwrap()),
             ("HOME", run.to_str().unwrap()),
         ];
+        let env = [&own[..], env].concat();
+        Surus::spawn_by(self.command(), self.project.path(), args, &env)
+    }
+
+    /// Runs `surus serve --watch`.
+    pub fn watch(&self, args: &[&str]) -> Surus {
         // Only `--watch` may see a change.
         let args = [&["--watch", "-d", "opcache.revalidate_freq=3600"], args].concat();
-        let surus = Surus::spawn_by(self.command(), self.project.path(), &args, &env);
+        let surus = self.serve(&args, &[]);
         let surus = surus.unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
         surus.wait_for_log(|log| log.contains("watching files"));
         surus

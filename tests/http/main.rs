@@ -21,6 +21,7 @@ mod multiplexed;
 mod overload;
 mod persistence;
 mod proxies;
+mod reconfigured;
 mod routes;
 mod sites;
 mod socket_activation;

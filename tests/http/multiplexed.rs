@@ -33,6 +33,25 @@ async fn stalled_stream_releases_its_worker() {
     let surus = serve(dir.path(), &[timeout, ("max_response_buffer", "0")]);
     let (mut requests, connection) = connect(&surus).await;
     tokio::spawn(connection);
+    stalls(surus, &mut requests).await;
+}
+
+#[tokio::test]
+async fn stream_that_stalls_after_a_rest_releases_its_worker() {
+    let dir = site();
+    let timeout = ("send_timeout", "500ms");
+    let surus = serve(dir.path(), &[timeout, ("max_response_buffer", "0")]);
+    let (mut requests, connection) = connect(&surus).await;
+    tokio::spawn(connection);
+    let response = requests.send_request(get(&surus, "/")).await.unwrap();
+    response.into_body().collect().await.unwrap();
+    // Now the connection is checked only when it has been idle for too long.
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    stalls(surus, &mut requests).await;
+}
+
+/// Does not read a response. This must end its request.
+async fn stalls(surus: Surus, requests: &mut http2::SendRequest<Empty<Bytes>>) {
     let response = requests.send_request(get(&surus, "/?mib=100")).await;
     // Its body is not read: the stream's window stays closed, the socket open.
     let response = response.unwrap();

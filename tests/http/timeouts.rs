@@ -325,6 +325,11 @@ fn slow_header_section_after_a_rest_times_out() {
     std::thread::sleep(Duration::from_millis(900));
     wire.send("GET / HT");
     wire.rest();
+    // One that was never used rests, too.
+    let mut wire = Wire::connect(&surus);
+    std::thread::sleep(Duration::from_millis(900));
+    wire.send("GET / HT");
+    wire.rest();
     // One that goes on, and rests again.
     let mut wire = Wire::connect(&surus);
     for _ in 0..3 {

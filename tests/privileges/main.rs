@@ -55,6 +55,10 @@ const TESTS: &[Test] = &[
         processes::http_user_is_applied_and_root_is_rejected,
     ),
     (
+        "front_end_runs_as_www_data_if_neither_surus_exists_nor_php_runs_as_www_data",
+        processes::front_end_runs_as_www_data_if_neither_surus_exists_nor_php_runs_as_www_data,
+    ),
+    (
         "exited_front_end_is_replaced_and_its_php_exits",
         processes::exited_front_end_is_replaced_and_its_php_exits,
     ),

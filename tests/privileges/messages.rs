@@ -107,7 +107,7 @@ impl Attacker<'_> {
                 &many,
             );
         }
-        for pool in [0, 1, 255, u16::MAX] {
+        for pool in [0, 1, 255, u32::MAX] {
             let failed =
                 is_failed(self.ask_keeper(|id| KeeperRequest::RuntimeDir { id, pool }, &[]));
             self.refused(&format!("make a directory for pool {pool}"), failed);
@@ -197,7 +197,7 @@ impl Attacker<'_> {
             drop(ours);
         }
         for text in ["", "/etc/shadow", "surus pages 1\nfile:///etc/shadow\n"] {
-            for (pool, keep) in [(0, false), (0, true), (u16::MAX, true)] {
+            for (pool, keep) in [(0, false), (0, true), (u32::MAX, true)] {
                 let pages = |id| KeeperRequest::Pages {
                     id,
                     pool,

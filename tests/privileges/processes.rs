@@ -76,7 +76,7 @@ pub fn front_end_started_by_root_has_no_privileges() {
         "privileges dropped",
         "Landlock restricts",
         "seccomp forbids",
-        "the front end runs as nobody",
+        "the front end runs as a user that other services may have",
     ] {
         assert_eq!(log.matches(step).count(), 1, "{step}:\n{log}");
     }
@@ -160,6 +160,21 @@ pub fn http_user_is_applied_and_root_is_rejected() {
             .unwrap();
         assert!(log.contains(why) && log.contains("http.user"), "{log}");
     }
+}
+
+/// Without `http.user`.
+pub fn front_end_runs_as_www_data_if_neither_surus_exists_nor_php_runs_as_www_data() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let surus = start(dir.path(), &[], &[("SURUS_ENGINE_USER", "daemon")]);
+    assert_serves(&surus);
+    let own = surus_sys::process::find_user("surus", None).unwrap();
+    let expected = own.map_or_else(|| id_of("www-data"), |user| user.uid);
+    let uids = status(surus.front(), "Uid");
+    let expected = expected.to_string();
+    assert!(uids.split_whitespace().all(|uid| uid == expected), "{uids}");
 }
 
 pub fn exited_front_end_is_replaced_and_its_php_exits() {

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::booted::try_booted;
+use crate::common::certificates::Authority;
 use crate::site::Site;
 
 /// How often the threads of a process blocked or were preempted.
@@ -52,7 +53,8 @@ fn wakes(processes: &[u32]) -> Vec<(u32, u64, u64)> {
         counts.collect()
     };
     let before = counted();
-    std::thread::sleep(Duration::from_secs(4));
+    // Longer than the shortest interval of any check.
+    std::thread::sleep(Duration::from_secs(6));
     let after = counted();
     processes
         .iter()
@@ -62,7 +64,29 @@ fn wakes(processes: &[u32]) -> Vec<(u32, u64, u64)> {
         .collect()
 }
 
-/// Also while a client keeps its connection.
+/// A connection of HTTP/2 whose request has been answered.
+fn http_2(address: &str) -> TcpStream {
+    // GET of a path with ten bytes, by http, and the authority `a` (RFC 7541, appendix A).
+    let mut fields: Vec<u8> = vec![0x82, 0x86, 0x44, 10];
+    fields.extend_from_slice(b"/hello.php\x41\x01a");
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    // SETTINGS without any, and HEADERS that end section and stream 1.
+    sent.extend_from_slice(&[0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    sent.extend_from_slice(&[0, 0, fields.len() as u8, 1, 5, 0, 0, 0, 1]);
+    sent.extend_from_slice(&fields);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(&sent).unwrap();
+    let mut answer = Vec::new();
+    while !answer.windows(5).any(|part| part == b"hello") {
+        let mut piece = [0; 4096];
+        let read = stream.read(&mut piece).unwrap();
+        assert!(read > 0, "{answer:x?}");
+        answer.extend_from_slice(&piece[..read]);
+    }
+    stream
+}
+
+/// Also while clients keep their connections, used or not.
 fn rests(site: &Site, what: &str) {
     for _ in 0..20 {
         assert_eq!(site.get("/hello.php").body, "hello");
@@ -71,14 +95,16 @@ fn rests(site: &Site, what: &str) {
     kept.write_all(b"GET /hello.php HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
     assert!(kept.read(&mut [0; 4096]).unwrap() > 0);
+    let _http_2 = http_2(&site.surus.address);
+    let _unused = TcpStream::connect(&site.surus.address).unwrap();
     let processes = family(site.surus.pid());
-    assert!(processes.contains(&site.surus.front()) && processes.contains(&site.template()));
+    assert!(processes.contains(&site.surus.front()) && processes.contains(&site.master()));
     assert!(site.workers().iter().all(|pid| processes.contains(pid)));
     // Threads that had work poll for a while, and memory is released 10 s after a request.
     let mut seen = Vec::new();
     while seen.last().is_none_or(|woken: &Vec<_>| !woken.is_empty()) {
         assert!(
-            seen.len() < 9,
+            seen.len() < 6,
             "{what}: process, wakes, nanoseconds: {seen:?}"
         );
         seen.push(wakes(&processes));
@@ -93,4 +119,19 @@ fn idle_server_wakes_no_thread() {
     rests(&site, "classic");
     let site = try_booted("rewind", crate::booted::BOOT, &["--workers", "16"], &[]).unwrap();
     rests(&site, "rewind");
+}
+
+/// Its certificates are read rarely while no client connects.
+#[test]
+fn idle_server_with_tls_wakes_no_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let issued = Authority::new("Test").issue(&["localhost"]);
+    let (certificate, key) = issued.write(dir.path(), "server");
+    let env = [
+        ("SURUS_TLS_LISTEN", "127.0.0.1:0"),
+        ("SURUS_TLS_CERTIFICATE", certificate.to_str().unwrap()),
+        ("SURUS_TLS_KEY", key.to_str().unwrap()),
+    ];
+    let site = Site::start(&["--workers", "2"], &env);
+    rests(&site, "classic with TLS");
 }

@@ -30,7 +30,7 @@ fn service_manager_is_notified_of_start_reload_and_shutdown() {
         assert!(told.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{told}");
         assert_eq!(next(), "READY=1");
         // From now on, the reload fails, and the old version goes on.
-        std::fs::write(dir.path().join("surus.toml"), "engine.workers = 7").unwrap();
+        std::fs::write(dir.path().join("surus.toml"), "engine.workers = 'many'").unwrap();
     }
     surus.wait_for_log(|log| log.contains("reloaded") && log.contains("the reload failed"));
     surus.signal("TERM");

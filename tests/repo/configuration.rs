@@ -17,10 +17,11 @@ const FREE: [&str; 2] = ["php", "env"];
 
 /// First words of names with a dot that are no settings of Surus: PHP's, php-fpm's, RoadRunner's,
 /// and those of frameworks, brokers and traces.
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 19] = [
     "amqp",
     "connection",
     "date",
+    "doctrine",
     "example",
     "fastcgi",
     "ffi",

@@ -246,22 +246,27 @@ fn job_that_outlasts_its_grace_period_is_released_and_ends_the_server() {
 }
 
 #[test]
-fn reload_with_a_changed_configuration_boots_neither() {
+fn reload_applies_what_only_pages_use_and_rejects_what_jobs_use() {
     by_each(|by| {
         let plain = Plain::new(Kind::Sqlite, SERVE);
         let surus = serve(&plain, by);
         let toml = plain.site.www().join("surus.toml");
         let text = std::fs::read_to_string(&toml).unwrap();
-        std::fs::write(&toml, format!("{text}\n[compress]\nenabled = false\n")).unwrap();
+        std::fs::write(&toml, format!("{text}\n[php]\nprecision = 9\n")).unwrap();
         let output = self::surus(&plain, &surus, &["reload"]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            !output.status.success() && error.contains("changed since the start (compress)"),
+            !output.status.success()
+                && error.contains("only a restart of Surus applies (php.precision)"),
             "{by:?}: {error}"
         );
         assert!(!surus.log().contains("reloaded\n"), "{}", surus.log());
-        std::fs::write(&toml, text).unwrap();
+        std::fs::write(&toml, format!("{text}\n[compress]\nenabled = false\n")).unwrap();
         assert_eq!(said(&plain, &surus, &["reload"]), "reloaded\nreloaded\n");
+        assert!(surus.log().contains("changed=\"compress.enabled\""));
+        assert_serves(&surus);
+        plain.push(0, "");
+        until(&surus, || plain.count("done 0") == 1);
     });
 }
 

@@ -15,7 +15,9 @@ use nix::libc;
 pub use descriptors::{
     DescriptorKind, is_event, kind, memory_file, pipe_size, writable_memory_file,
 };
-pub use user::{User, find_user, groups, has_other_users, is_root, may_write, uid};
+pub use user::{
+    KnownUsers, User, find_user, groups, has_other_users, is_root, look_up_once, may_write, uid,
+};
 
 /// Starts `command` with each of `fds` at its given number (3 or above) and no other descriptors.
 /// The child gets its own process group, so that a terminal's Ctrl-C reaches only Surus.

@@ -8,8 +8,10 @@ pub use packages::directory as package_directory;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 /// An application as its files show it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DetectedApplication {
     /// It has a boot script of its own, or chooses a runtime.
     Own,
@@ -21,14 +23,14 @@ pub enum DetectedApplication {
     Unknown,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Framework {
     pub kind: FrameworkKind,
     /// As Composer or WordPress names it.
     pub version: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FrameworkKind {
     /// With its Runtime component.
     SymfonyRuntime,

@@ -213,7 +213,7 @@ impl Ignored {
         };
         say!(
             "! {} seems to let private files into the image: {}{more}; add them, or move it away \
-             to have another one written",
+             for another one",
             ignore.display(),
             let_in[..let_in.len().min(NAMED)].join(", ")
         );

@@ -103,12 +103,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let user = give_up_root(&mut config)?;
     log::start(&config.log)?;
     reopen::lead_to(&project, None, config.log.file.as_deref())?;
-    if let Some(distrust) = distrust {
-        warn!(
-            reason = distrust,
-            "the configuration is not safe from other users"
-        );
-    }
+    config_trust::report(distrust);
     let origin = user.is_none().then_some(origin);
     match user {
         Some(user) if user.uid == 0 => warn!(

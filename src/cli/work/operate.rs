@@ -35,7 +35,7 @@ Examples:
 Examples:
   surus work failed /srv/app")]
     Failed(Status),
-    /// Put failed jobs back into their queue, or have Messenger handle them at once
+    /// Put failed jobs back into their queue; Messenger handles its own at once
     #[command(after_help = "\
 Examples:
   surus work retry /srv/app --id a23b7174-df35-432b-a9f6-582cbe45116f

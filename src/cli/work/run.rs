@@ -318,7 +318,8 @@ async fn run_fronts(fronts: Vec<Arc<Front>>, of: &Started) -> anyhow::Result<Vec
     Ok(interrupted)
 }
 
-/// The reload that an operator asks for. Fails if the configuration has changed since the start.
+/// The reload that an operator asks for. Fails if the configuration of jobs has changed since the
+/// start.
 fn requested_reload(
     state: &Shared,
     origin: &Option<Arc<ConfigOrigin>>,
@@ -326,7 +327,7 @@ fn requested_reload(
     let (state, origin) = (state.clone(), origin.clone());
     Box::pin(async move {
         if let Some(origin) = origin {
-            tokio::task::spawn_blocking(move || origin.check()).await??;
+            tokio::task::spawn_blocking(move || origin.check_for_work()).await??;
         }
         reload(&state).await
     })

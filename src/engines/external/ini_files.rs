@@ -46,6 +46,13 @@ pub fn learn(spec: &PhpSpec, groups: &[u32]) {
     }
 }
 
+/// Whether [`check`] knows the answer of the pool's program, or needs none. Once scripts run, one
+/// of them can stop the program that is asked, and with it the keeper.
+pub fn is_learned(spec: &PhpSpec) -> bool {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    reader(spec).is_none() || known.contains_key(&spec.program)
+}
+
 /// PHP's user, if it reads the ini files instead of root.
 fn reader(spec: &PhpSpec) -> Option<&User> {
     let user = spec.user.as_ref().filter(|user| user.uid != 0)?;

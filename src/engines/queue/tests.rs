@@ -151,3 +151,21 @@ async fn emptied_waits_for_the_last_event_and_closes() {
         Err(Failure::Busy("shutting down"))
     ));
 }
+
+#[tokio::test(start_paused = true)]
+async fn closed_waits_for_events_that_wait_and_not_for_the_others() {
+    let queue = Arc::new(RequestQueue::new(1, BOUNDS));
+    let permit = queue.try_enter().unwrap().unwrap();
+    let waits = wait(&queue).await;
+    let closed = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.closed().await }
+    });
+    tokio::time::sleep(SECOND).await;
+    assert!(!closed.is_finished() && queue.try_enter().is_err());
+    drop(permit);
+    let permit = waits.await.unwrap().unwrap();
+    closed.await.unwrap();
+    assert_eq!(queue.taken(), 1);
+    drop(permit);
+}

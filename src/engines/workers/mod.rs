@@ -72,7 +72,8 @@ impl Pool {
         mut bounds: Bounds,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Pool> {
-        let scale = Scale::new(spec.name, spec.min_workers..=spec.workers, &metrics);
+        let range = spec.min_workers..=spec.workers;
+        let scale = Scale::new(spec.name, range, spec.first_workers, &metrics);
         let in_inbox = limits.capacity - spec.workers;
         bounds.max_waiting = bounds.max_waiting.saturating_sub(in_inbox);
         let queue = RequestQueue::new(limits.capacity, bounds);
@@ -283,8 +284,8 @@ impl Inner {
         Ok((permit?, Some(began)))
     }
 
-    async fn drain(&self) {
-        self.queue.emptied().await;
+    /// Ends the current generation. Its workers exit when they hold no event.
+    async fn end(&self) {
         let Some(last) = self.current.swap(None) else {
             return;
         };
@@ -373,7 +374,17 @@ impl Engine for Pool {
     }
 
     fn drain(&self) -> Pending<'_, ()> {
-        Box::pin(self.0.drain())
+        Box::pin(async {
+            self.0.queue.emptied().await;
+            self.0.end().await;
+        })
+    }
+
+    fn retire(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            self.0.queue.closed().await;
+            self.0.end().await;
+        })
     }
 
     fn ready(&self) -> Result<(), String> {

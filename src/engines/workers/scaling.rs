@@ -54,9 +54,9 @@ pub struct Scaling {
 }
 
 impl Scaling {
-    pub fn new(range: RangeInclusive<usize>, now: Instant) -> Scaling {
+    pub fn new(range: RangeInclusive<usize>, first: usize, now: Instant) -> Scaling {
         Scaling {
-            target: *range.start(),
+            target: first,
             range,
             hold: MIN_HOLD,
             since: now,

@@ -19,7 +19,7 @@ pub use listener::quic::QuicListener;
 pub use listener::{Admission, Bound, Listener, SocketFile, SocketMode, udp_error};
 pub use request::access_log::AccessLog;
 pub use request::https::Https;
-pub use request::{Accounting, Service};
+pub use request::{Accounting, CurrentService, Service};
 pub use tls::Tls;
 
 use crate::app::forwarded::Proxy;
@@ -41,7 +41,7 @@ pub struct Settings {
     /// leaves.
     pub socket_mode: Option<SocketMode>,
     /// The user of the front end if Surus is started as root: `surus` if it exists, otherwise
-    /// `nobody`, or `www-data` if PHP runs as `nobody`.
+    /// `www-data`, or `nobody` if PHP runs as `www-data`.
     pub user: Option<String>,
     /// Limits the files that the front end can open to those it needs (Landlock), if Surus is
     /// started as root.
@@ -209,18 +209,18 @@ fn max_connections<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error
 pub async fn run(
     listeners: Vec<(Listener, Option<Arc<Tls>>)>,
     quic: Vec<QuicListener>,
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     shutdown: impl Future<Output = ()>,
 ) {
     if listeners.iter().any(|(_, tls)| tls.is_some()) {
         let reasons = &connection::handshake::REASONS;
+        let service = service.load();
         service.accounting.metrics.expect_no_tls_failure(reasons);
     }
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();
-    let max = service.settings.max_connections;
+    let max = service.load().settings.max_connections;
     let limiter = Arc::new(ConnectionLimiter::new(max, "http.max_connections"));
-    let shutdown_timeout = service.settings.shutdown_timeout.0;
     let quic: Vec<_> = quic.into_iter().map(Arc::new).collect();
     let mut accepting: Vec<_> = listeners
         .into_iter()
@@ -252,7 +252,9 @@ pub async fn run(
     if !connections.is_empty() {
         info!(connections = connections.len(), "draining");
     }
-    let _ = tokio::time::timeout(shutdown_timeout, connections.wait()).await;
+    // A reload may have changed it.
+    let limit = service.load().settings.shutdown_timeout.0;
+    let _ = tokio::time::timeout(limit, connections.wait()).await;
     for listener in &quic {
         listener.end().await;
     }

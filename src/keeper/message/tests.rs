@@ -14,8 +14,8 @@ fn request() -> impl Strategy<Value = KeeperRequest> {
         Just(ProcessSignal::KillGroup)
     ];
     prop_oneof![
-        any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::Master { id, pool }),
-        any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::RuntimeDir { id, pool }),
+        any::<(u32, u32)>().prop_map(|(id, pool)| KeeperRequest::Master { id, pool }),
+        any::<(u32, u32)>().prop_map(|(id, pool)| KeeperRequest::RuntimeDir { id, pool }),
         any::<u32>().prop_map(|runtime_dir| KeeperRequest::CloseRuntimeDir { runtime_dir }),
         (any::<(u32, u32)>(), role).prop_map(|((id, runtime_dir), role)| KeeperRequest::Php {
             id,
@@ -23,10 +23,13 @@ fn request() -> impl Strategy<Value = KeeperRequest> {
             role
         }),
         (any::<u32>(), which).prop_map(|(pid, which)| KeeperRequest::Signal { pid, which }),
-        any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::Connect { id, pool }),
-        any::<(u32, u16)>().prop_map(|(id, site)| KeeperRequest::SiteDirectories { id, site }),
-        any::<u32>().prop_map(|id| KeeperRequest::Certificates { id }),
+        any::<(u32, u32)>().prop_map(|(id, pool)| KeeperRequest::Connect { id, pool }),
+        any::<(u32, u32)>().prop_map(|(id, site)| KeeperRequest::SiteDirectories { id, site }),
+        any::<(u32, u32)>()
+            .prop_map(|(id, first_site)| KeeperRequest::Certificates { id, first_site }),
         any::<u32>().prop_map(|id| KeeperRequest::Configuration { id }),
+        any::<(u32, u32)>()
+            .prop_map(|(id, first_site)| KeeperRequest::Configured { id, first_site }),
         (any::<u32>(), any::<u16>(), any::<bool>()).prop_map(|(id, domain, is_asked)| {
             KeeperRequest::Acme {
                 id,
@@ -35,7 +38,7 @@ fn request() -> impl Strategy<Value = KeeperRequest> {
             }
         }),
         any::<(u32, u32)>().prop_map(|(id, directories)| KeeperRequest::Opener { id, directories }),
-        any::<(u32, u16, bool, String)>().prop_map(|(id, pool, keep, text)| {
+        any::<(u32, u32, bool, String)>().prop_map(|(id, pool, keep, text)| {
             KeeperRequest::Pages {
                 id,
                 pool,

@@ -1,9 +1,12 @@
 //! Tests the limits of running processes.
 #![allow(clippy::unwrap_used)]
 
+use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+
+use anyhow::bail;
 
 use super::*;
 
@@ -19,48 +22,54 @@ impl PrivilegedOperations for Sleepers {
     fn shutdown_timeout(&self) -> Duration {
         Duration::ZERO
     }
-    fn sites(&self) -> u16 {
-        1
+    fn begin_front_end(&mut self) -> Range<u32> {
+        0..1
     }
-    fn site_directories(&mut self, _: u16) -> anyhow::Result<Directories<()>> {
+    fn site_directories(&mut self, _: u32) -> anyhow::Result<Directories<()>> {
         bail!("none")
     }
-    fn opener(&mut self, _: u16, (): &()) -> anyhow::Result<(u32, OwnedFd)> {
+    fn opener(&mut self, _: u32, (): &()) -> anyhow::Result<(u32, OwnedFd)> {
         bail!("none")
     }
-    fn pools(&self) -> u16 {
-        2
+    fn site_name(&self, _: u32) -> anyhow::Result<&'static str> {
+        bail!("none")
     }
-    fn max_processes(&self, _: u16) -> usize {
+    fn pool_name(&self, pool: u32) -> anyhow::Result<&'static str> {
+        Ok(["even", "odd"][usize::from(pool % 2 == 1)])
+    }
+    fn max_processes(&self, _: &str) -> usize {
         0
     }
-    fn master(&mut self, _: u16, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
+    fn master(&mut self, _: u32, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
         self.0.push(Command::new("sleep").arg("600").spawn()?);
         Ok(self.0.last().map_or(0, Child::id))
     }
-    fn runtime_dir(&mut self, _: u16) -> anyhow::Result<(PathBuf, ())> {
+    fn runtime_dir(&mut self, _: u32) -> anyhow::Result<(PathBuf, ())> {
         bail!("none")
     }
-    fn php(&mut self, _: u16, (): &mut (), _: Role, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
+    fn php(&mut self, _: u32, (): &mut (), _: Role, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
         bail!("none")
     }
     fn keep_probe_output(&mut self, (): &mut ()) -> anyhow::Result<()> {
         bail!("none")
     }
-    fn certificates(&mut self) -> anyhow::Result<OwnedFd> {
+    fn certificates(&mut self, _: u32) -> anyhow::Result<OwnedFd> {
         bail!("none")
     }
-    fn check_configuration(&self) -> anyhow::Result<()> {
+    fn configuration(&mut self) -> anyhow::Result<Option<OwnedFd>> {
+        bail!("none")
+    }
+    fn configured(&mut self, _: u32) -> anyhow::Result<()> {
         bail!("none")
     }
     fn acme(&mut self, _: u16, _: bool, _: OwnedFd) -> anyhow::Result<(u32, ())> {
         bail!("none")
     }
     fn acquired(&mut self, (): &(), _: i32) {}
-    fn pages(&mut self, _: u16, _: bool, _: &str) -> anyhow::Result<()> {
+    fn pages(&mut self, _: u32, _: bool, _: &str) -> anyhow::Result<()> {
         bail!("none")
     }
-    fn connect(&mut self, _: u16) -> anyhow::Result<OwnedFd> {
+    fn connect(&mut self, _: u32) -> anyhow::Result<OwnedFd> {
         bail!("none")
     }
     fn stop_listening(&mut self) {}
@@ -73,11 +82,12 @@ impl PrivilegedOperations for Sleepers {
 }
 
 #[test]
-fn master_above_the_limit_kills_the_oldest_of_its_pool() {
+fn master_above_the_limit_kills_the_oldest_of_its_pool_in_any_configuration() {
     let mut services = Services::new(Sleepers::default());
     services.master(1, Vec::new()).unwrap();
-    for _ in 0..MAX_MASTERS + 2 {
-        services.master(0, Vec::new()).unwrap();
+    // The pool has another number in each configuration.
+    for pool in (0..).step_by(2).take(MAX_MASTERS + 2) {
+        services.master(pool, Vec::new()).unwrap();
     }
     let children = &mut services.operations.0;
     for oldest in &mut children[1..3] {

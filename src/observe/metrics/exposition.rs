@@ -1,5 +1,6 @@
 //! Writes the metrics in Prometheus' text format, with what is known only at that moment.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::encoding::text::encode;
@@ -15,6 +16,13 @@ use crate::observe::status::{EngineStatus, WorkerState};
 impl Metrics {
     /// The text for Prometheus, with the current workers.
     pub fn text(&self, engines: &[EngineStatus]) -> String {
+        // Another caller must not find gauges that are about to be set again.
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reload may have removed engines, and with them a range of workers.
+        self.workers.clear();
+        self.queue_lengths.clear();
+        self.scaling.clear();
+        self.boots.clear();
         for status in engines {
             let engine = EngineLabel::from(&status.engine);
             for (state, name) in [

@@ -92,6 +92,33 @@ fn metrics_and_their_documentation_are_the_same() {
 }
 
 #[test]
+fn engine_that_a_reload_removes_has_no_gauges() {
+    let metrics = Metrics::default();
+    let status = |engine: &str, scaling| EngineStatus {
+        engine: engine.into(),
+        scaling,
+        ..EngineStatus::default()
+    };
+    let scaling = ScalingStatus {
+        target: 2,
+        min: 1,
+        max: 4,
+        is_limited: false,
+    };
+    let before = metrics.text(&[status("old", None), status("kept", Some(scaling))]);
+    assert!(before.contains("surus_workers{engine=\"old\",state=\"idle\"} 0\n"));
+    assert!(before.contains("surus_unbooted{engine=\"old\"} 0\n"));
+    assert!(before.contains("surus_worker_limits{engine=\"kept\",limit=\"max\"} 4\n"));
+    metrics.answered("old", "2xx", Duration::ZERO);
+    let after = metrics.text(&[status("kept", None)]);
+    // Counters stay: Prometheus would take their return for a restart.
+    let mut of_old = after.lines().filter(|line| line.contains("\"old\""));
+    assert!(of_old.all(|line| line.contains("request")), "{after}");
+    assert!(!after.contains("surus_worker_limits{"), "{after}");
+    assert!(after.contains("surus_queue_length{engine=\"kept\"} 0\n"));
+}
+
+#[test]
 fn engine_of_a_site_has_both_labels() {
     let metrics = Metrics::default();
     metrics.answered("shop/rewind", "2xx", Duration::ZERO);

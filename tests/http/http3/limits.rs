@@ -107,21 +107,29 @@ async fn stalled_client_releases_its_worker() {
         ("SURUS_HTTP_SEND_TIMEOUT", "500ms"),
         ("SURUS_HTTP_MAX_RESPONSE_BUFFER", "0"),
     ];
-    let secure = serve_h3(dir.path(), &env);
-    let mut client = Client::connect(&secure).await;
-    let mut stalled = client.send(get("/?mib=100"), b"").await.unwrap();
-    assert_eq!(stalled.recv_response().await.unwrap().status(), 200);
-    // There is one worker: when this is answered, the stalled request has been aborted.
-    let (secure, status) = tokio::task::spawn_blocking(move || {
-        let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        let answer = Wire::connect(&secure.surus).ask(get).unwrap();
-        (secure, answer.status)
-    })
-    .await
-    .unwrap();
-    assert_eq!(status, 200, "{}", secure.surus.log());
-    let rest = async { while stalled.recv_data().await.is_ok_and(|data| data.is_some()) {} };
-    tokio::time::timeout(PATIENCE, rest).await.unwrap();
+    let mut secure = serve_h3(dir.path(), &env);
+    for is_after_a_rest in [false, true] {
+        let mut client = Client::connect(&secure).await;
+        if is_after_a_rest {
+            assert_eq!(client.get("/index.php").await.status(), 200);
+            // Now the connection is checked only when it has been idle for too long.
+            tokio::time::sleep(std::time::Duration::from_millis(900)).await;
+        }
+        let mut stalled = client.send(get("/?mib=100"), b"").await.unwrap();
+        assert_eq!(stalled.recv_response().await.unwrap().status(), 200);
+        // There is one worker: when this is answered, the stalled request has been aborted.
+        let (returned, status) = tokio::task::spawn_blocking(move || {
+            let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+            let answer = Wire::connect(&secure.surus).ask(get).unwrap();
+            (secure, answer.status)
+        })
+        .await
+        .unwrap();
+        secure = returned;
+        assert_eq!(status, 200, "{}", secure.surus.log());
+        let rest = async { while stalled.recv_data().await.is_ok_and(|data| data.is_some()) {} };
+        tokio::time::timeout(PATIENCE, rest).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -71,6 +71,40 @@ fn hosts_of_a_site_select_its_certificate() {
 }
 
 #[test]
+fn reload_serves_a_new_site_with_its_certificate() {
+    let [one, two] = ["One", "Two"].map(Authority::new);
+    let dir = project(&[PAGE]);
+    let toml = ["tls.listen = '127.0.0.1:0'\n", &site("one"), &site("two")];
+    let write = |parts: &[&str]| {
+        std::fs::write(dir.path().join("surus.toml"), parts.concat()).unwrap();
+    };
+    write(&toml[..2]);
+    one.issue(&["one.example"]).write(dir.path(), "one");
+    let secure = start(dir.path(), Authority::new("Unused"));
+    assert!(secure.has("one.example", &one), "{}", secure.surus.log());
+    write(&toml);
+    // A site whose certificate is missing is not applied.
+    let (is_fine, said) = surus("reload", dir.path());
+    assert!(!is_fine && said.contains("site two"), "{said}");
+    assert_eq!(get(&secure.surus, "two.example", "/").status, 421);
+    two.issue(&["two.example"]).write(dir.path(), "two");
+    let (is_fine, said) = surus("reload", dir.path());
+    assert!(is_fine, "{said}");
+    assert!(secure.has("two.example", &two) && secure.has("one.example", &one));
+    let log = secure.surus.log();
+    assert_eq!(
+        body(&get(&secure.surus, "two.example", "/")),
+        "page",
+        "{log}"
+    );
+    // Its files are read again from then on.
+    let next = Authority::new("Next");
+    next.issue(&["two.example"]).write(dir.path(), "two");
+    assert!(surus("reload", dir.path()).0);
+    assert!(secure.has("two.example", &next));
+}
+
+#[test]
 fn default_site_has_the_certificate_of_clients_without_a_name() {
     let authority = Authority::new("Test");
     let dir = project(&[PAGE]);
@@ -167,6 +201,28 @@ fn bad_certificate_of_a_site_leaves_the_others_served() {
 }
 
 #[test]
+fn changed_configuration_is_applied_although_a_certificate_stays_bad() {
+    let [good, bad] = ["Good", "Bad"].map(Authority::new);
+    let dir = project(&[PAGE]);
+    let toml = ["tls.listen = '127.0.0.1:0'\n", &site("good"), &site("bad")].concat();
+    with_admin(&dir, &toml);
+    good.issue(&["good.example"]).write(dir.path(), "good");
+    bad.issue(&["bad.example"]).write(dir.path(), "bad");
+    let foreign = good.issue(&["bad.example"]).key;
+    std::fs::write(dir.path().join("bad.key"), foreign).unwrap();
+    let secure = start(dir.path(), Authority::new("Unused"));
+    let route = "[[route]]\nprefix = '/moved'\nredirect = '/'\n";
+    with_admin(&dir, &format!("{toml}{route}"));
+    let (is_fine, said) = surus("reload", dir.path());
+    assert!(is_fine, "{said}");
+    assert_eq!(get(&secure.surus, "good.example", "/moved").status, 302);
+    let log = secure.surus.log();
+    let line = "certificates need attention after the reload";
+    let line = log.lines().find(|text| text.contains(line));
+    assert!(line.is_some_and(|line| line.contains("bad: ")), "{log}");
+}
+
+#[test]
 fn changed_certificate_of_a_site_is_noticed() {
     let [old, new, other] = ["Old", "New", "Other"].map(Authority::new);
     let dir = project(&[PAGE]);
@@ -177,6 +233,8 @@ fn changed_certificate_of_a_site_is_noticed() {
     let secure = start(dir.path(), Authority::new("Unused"));
     std::fs::remove_file(dir.path().join("two.key")).unwrap();
     new.issue(&["one.example"]).write(dir.path(), "one");
+    // While no client connects, the files are read every five minutes.
+    assert!(secure.has("two.example", &other));
     secure.surus.wait_for_log_within(120, |log| {
         log.contains("cannot reload the certificates; the current ones stay in use")
             && log.contains("two: cannot read")

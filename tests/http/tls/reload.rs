@@ -88,6 +88,8 @@ fn changed_files_are_noticed_and_bad_ones_reported() {
     let secure = serve(dir.path(), &[]);
     let next = Authority::new("Next");
     std::fs::write(dir.path().join("server.crt"), "nothing").unwrap();
+    // While no client connects, the files are read every five minutes.
+    assert!(is_by(&secure, &secure.authority));
     secure.surus.wait_for_log_within(60, |log| {
         log.contains("cannot reload the certificates; the current ones stay in use")
             && log.contains("is not a PEM file")

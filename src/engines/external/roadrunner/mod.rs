@@ -17,6 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::Mutex;
@@ -43,7 +44,7 @@ pub use relay::RelayKind;
 pub use request::Payloads;
 
 /// What workers are asked for. They find it in `RR_MODE`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkerMode {
     #[default]
     Http,

@@ -7,11 +7,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use tracing::debug;
 
 /// The most workers that wait for the thread to set their flags. Others give no backtrace.
 const MAX_ASKED: usize = 1024;
+
+/// A write that takes longer may take forever.
+const LONGEST_WRITE: Duration = Duration::from_secs(1);
 
 /// The memory of a worker.
 #[derive(Debug)]
@@ -52,12 +56,14 @@ impl WorkerMemories {
         self.lock().remove(&pid);
     }
 
-    /// Interrupts PHP in this worker. False if that is not possible.
-    pub fn interrupt(&self, pid: u32) -> bool {
+    /// Interrupts PHP in this worker. The error says why there is no backtrace.
+    pub fn interrupt(&self, pid: u32) -> Result<(), &'static str> {
         let memory = self.lock().get(&pid).cloned();
-        memory
-            .zip(writer())
-            .is_some_and(|(memory, writer)| writer.try_send(memory).is_ok())
+        let memory = memory.ok_or("the worker's memory cannot be opened (/proc/self/mem)")?;
+        let has_begun = writer().is_some_and(|writer| writer.write(memory));
+        has_begun
+            .then_some(())
+            .ok_or("writing to the memory of a worker takes too long")
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<WorkerMemory>>> {
@@ -65,17 +71,45 @@ impl WorkerMemories {
     }
 }
 
-/// The thread that writes to the memory of workers, from the first slow request on. A script that
-/// has taken over its process can let a write wait as long as it likes, so no other work waits for
-/// it. None if the thread cannot be started.
-fn writer() -> Option<&'static SyncSender<Arc<WorkerMemory>>> {
-    static WRITER: OnceLock<Option<SyncSender<Arc<WorkerMemory>>>> = OnceLock::new();
-    let start = || {
-        let (sender, asked) = sync_channel::<Arc<WorkerMemory>>(MAX_ASKED);
+/// A thread that writes to the memory of workers. A script that has taken over its process can let
+/// a write wait as long as it likes, so no other work waits for it.
+struct Writer {
+    asked: SyncSender<Arc<WorkerMemory>>,
+    /// Since when the thread has been writing.
+    since: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Writer {
+    /// None if the thread cannot be started.
+    fn start(write: impl Fn(&WorkerMemory) + Send + 'static) -> Option<Writer> {
+        let (asked, received) = sync_channel::<Arc<WorkerMemory>>(MAX_ASKED);
+        let since: Arc<Mutex<Option<Instant>>> = Arc::default();
+        let of_thread = since.clone();
+        let run = move || {
+            let set = |since| *of_thread.lock().unwrap_or_else(PoisonError::into_inner) = since;
+            for memory in received {
+                set(Some(Instant::now()));
+                write(&memory);
+                set(None);
+            }
+        };
         let thread = std::thread::Builder::new().name("backtraces".into());
-        let started = thread.spawn(move || asked.iter().for_each(|memory| memory.interrupt()));
-        started.is_ok().then_some(sender)
-    };
+        drop(thread.spawn(run).ok()?);
+        Some(Writer { asked, since })
+    }
+
+    /// Has the thread write. False if it still does what it has begun long ago.
+    fn write(&self, memory: Arc<WorkerMemory>) -> bool {
+        let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_held = since.is_some_and(|since| since.elapsed() > LONGEST_WRITE);
+        !is_held && self.asked.try_send(memory).is_ok()
+    }
+}
+
+/// The thread of all workers, from the first slow request on.
+fn writer() -> Option<&'static Writer> {
+    static WRITER: OnceLock<Option<Writer>> = OnceLock::new();
+    let start = || Writer::start(WorkerMemory::interrupt);
     WRITER.get_or_init(start).as_ref()
 }
 
@@ -83,7 +117,6 @@ fn writer() -> Option<&'static SyncSender<Arc<WorkerMemory>>> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
-    use std::time::Duration;
 
     use super::*;
 
@@ -97,13 +130,35 @@ mod tests {
             .write(true)
             .open("/proc/self/mem");
         memories.add(7, memory.unwrap().into(), FLAG.as_ptr() as u64);
-        assert!(!memories.interrupt(8));
+        assert!(memories.interrupt(8).is_err());
         assert_eq!(FLAG.load(Ordering::SeqCst), 0);
-        assert!(memories.interrupt(7));
+        assert_eq!(memories.interrupt(7), Ok(()));
         while FLAG.load(Ordering::SeqCst) == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
         memories.remove(7);
-        assert!(!memories.interrupt(7));
+        assert!(memories.interrupt(7).is_err());
+    }
+
+    #[test]
+    fn writer_that_a_script_holds_promises_no_backtrace() {
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let writer = Writer::start(move |_| held.recv().unwrap_or_default()).unwrap();
+        let memory = Arc::new(WorkerMemory {
+            pid: 7,
+            memory: File::open("/dev/null").unwrap(),
+            flag: 0,
+        });
+        assert!(writer.write(memory.clone()));
+        let until = Instant::now() + 10 * LONGEST_WRITE;
+        while writer.write(memory.clone()) {
+            assert!(Instant::now() < until);
+            std::thread::sleep(LONGEST_WRITE / 4);
+        }
+        drop(release);
+        while !writer.write(memory.clone()) {
+            assert!(Instant::now() < until);
+            std::thread::sleep(LONGEST_WRITE / 100);
+        }
     }
 }

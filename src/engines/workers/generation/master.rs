@@ -42,6 +42,8 @@ pub struct Spec {
     pub workers: usize,
     /// The fewest.
     pub min_workers: usize,
+    /// How many there are at first.
+    pub first_workers: usize,
     /// Finds what to boot, if the engine boots a script.
     pub script: Option<FindScript>,
     /// What requests teach the next boots.

@@ -22,17 +22,18 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// None if the range has one size only.
+    /// None if the range has one size only. `first` is how many workers there are at first.
     pub fn new(
         pool: &'static str,
         range: RangeInclusive<usize>,
+        first: usize,
         metrics: &Metrics,
     ) -> Option<Arc<Scale>> {
         if range.start() == range.end() {
             return None;
         }
         metrics.scaling.expect(pool);
-        let scaling = Scaling::new(range.clone(), Instant::now());
+        let scaling = Scaling::new(range.clone(), first, Instant::now());
         Some(Arc::new(Scale {
             capacity: watch::Sender::new(capacity(&scaling, &range)),
             range,

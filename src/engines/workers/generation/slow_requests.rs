@@ -24,8 +24,8 @@ impl GenerationState {
             // The line may belong to its successor, whose events have other tickets.
             self.board.trace(holder.worker, key.ticket);
             let backtrace = match self.memories.interrupt(holder.pid.get()) {
-                true => "follows at PHP's next loop or call",
-                false => "none: the worker's memory cannot be opened (/proc/self/mem)",
+                Ok(()) => "follows at PHP's next loop or call".to_owned(),
+                Err(why) => format!("none: {why}"),
             };
             warn!(
                 request_id = event,

@@ -457,6 +457,7 @@ impl GenerationState {
             loader: None,
             workers,
             min_workers: workers,
+            first_workers: workers,
             script: None,
             learned: None,
             warmup: Vec::new(),

@@ -27,7 +27,7 @@ impl Simulation {
     fn of(range: RangeInclusive<usize>) -> Simulation {
         let now = Instant::now();
         Simulation {
-            scaling: Scaling::new(range, now),
+            scaling: Scaling::new(range.clone(), *range.start(), now),
             now,
             requests: 0,
             boot: Duration::from_millis(5),
@@ -209,9 +209,24 @@ fn slow_boots_are_awaited_before_more_are_started() {
 }
 
 #[test]
+fn pool_that_begins_large_keeps_what_it_needs_and_shrinks_otherwise() {
+    let begun = || {
+        let mut pool = Simulation::of(1..=32);
+        pool.scaling = Scaling::new(1..=32, 16, pool.now);
+        pool
+    };
+    let mut busy = begun();
+    busy.run(16, seconds(60));
+    assert_eq!((busy.target(), busy.grown), (16, 0));
+    let mut idle = begun();
+    idle.run(0, seconds(600));
+    assert_eq!(idle.target(), 1);
+}
+
+#[test]
 fn short_waits_and_idle_workers_are_no_reason_to_grow() {
     let now = Instant::now();
-    let mut scaling = Scaling::new(2..=8, now);
+    let mut scaling = Scaling::new(2..=8, 2, now);
     let load = PoolLoad {
         busy: 2,
         waiting: 5,

@@ -24,7 +24,7 @@ use crate::app::forwarded::Peer;
 use crate::budget::{MEMORY, Reservation};
 use crate::event::EarlyHints;
 use crate::fronts::http::Settings;
-use crate::fronts::http::request::Service;
+use crate::fronts::http::request::CurrentService;
 use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::transport::io::{ConnectionState, Io};
 
@@ -36,7 +36,7 @@ pub struct H2Connection {
     /// The responses in progress. The connection's task drives all of them, so that their output
     /// leaves in one write.
     answers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     peer: Peer,
     shared: Arc<ConnectionState>,
 }
@@ -47,10 +47,10 @@ enum State {
 }
 
 impl H2Connection {
-    pub fn new(io: Box<Io>, service: Arc<Service>, peer: Peer) -> H2Connection {
+    pub fn new(io: Box<Io>, service: Arc<CurrentService>, peer: Peer) -> H2Connection {
         let shared = io.shared();
         H2Connection {
-            state: State::Greeting(builder(&service.settings).handshake(io)),
+            state: State::Greeting(builder(&service.load().settings).handshake(io)),
             is_shutting_down: false,
             answers: FuturesUnordered::new(),
             service,
@@ -74,7 +74,7 @@ impl H2Connection {
             connection: self.shared.clone(),
         });
         let is_head = request.method() == Method::HEAD;
-        let service = self.service.clone();
+        let service = self.service.load_full();
         let answer = service.answer(
             H2RequestBody::body_of(request, &reply),
             &self.peer,

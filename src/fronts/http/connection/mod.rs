@@ -28,7 +28,7 @@ use super::Settings;
 use super::listener::connection_limit::ConnectionPermit;
 use super::listener::proxy_protocol;
 use super::listener::proxy_protocol::Header;
-use super::request::Service;
+use super::request::CurrentService;
 use super::transport::context::ConnectionContext;
 use super::transport::io::Io;
 use super::transport::socket::Socket;
@@ -95,15 +95,21 @@ pub(super) async fn serve(
     mut io: Box<Io>,
     mut peer: Peer,
     handshake: Option<Box<Handshake>>,
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     permit: ConnectionPermit,
     draining: CancellationToken,
     _open: Open,
 ) {
-    let settings = &service.settings;
+    let (has_proxy_header, mut limits) = {
+        let service = service.load();
+        let settings = &service.settings;
+        (settings.proxy_protocol, limits_of(settings))
+    };
     let shared = io.shared();
-    if settings.proxy_protocol {
+    if has_proxy_header {
         let mut first = BytesMut::new();
+        let service = service.load_full();
+        let settings = &service.settings;
         let header = read_proxy_header(&shared.socket, &mut first, peer.clone(), settings);
         let read = async {
             tokio::select! {
@@ -121,10 +127,10 @@ pub(super) async fn serve(
         io.begin_with(first.freeze());
     }
     if let Some(handshake) = handshake {
-        let metrics = &service.accounting.metrics;
+        let metrics = service.load().accounting.metrics.clone();
         // Boxed, so that an idle connection does not have its size.
         if !Box::pin(handshake::run(
-            *handshake, &mut io, &peer, &draining, metrics,
+            *handshake, &mut io, &peer, &draining, &metrics,
         ))
         .await
         {
@@ -132,14 +138,9 @@ pub(super) async fn serve(
         }
         peer.https = true;
     }
-    let mut limits = ConnectionLimits {
-        headers: settings.header_timeout.0,
-        keep_alive: settings.keep_alive_timeout.0,
-        write: settings.send_timeout.0,
-    };
     let answer = service_fn(|request: Request<Incoming>| {
         let hints = (request.version() == Version::HTTP_11).then(|| Arc::downgrade(&shared) as _);
-        let service = service.clone();
+        let service = service.load_full();
         let answered = service.answer(request, &peer, shared.context.clone(), hints);
         let shared = shared.clone();
         async move {
@@ -174,7 +175,8 @@ pub(super) async fn serve(
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     debug!(client = ?peer.client, error = %error, "connection ended");
-                    parse_error::record(error.as_ref(), &peer, &service.accounting, &shared);
+                    let accounting = service.load().accounting.clone();
+                    parse_error::record(error.as_ref(), &peer, &accounting, &shared);
                 }
                 break;
             }
@@ -193,13 +195,13 @@ pub(super) async fn serve(
                     debug!(client = ?peer.client, reason = ?why, "connection closed");
                     return;
                 }
-                None if shared.is_between_requests() => {
+                None if shared.may_rest() => {
                     shared.timers.rest();
                     connection.as_mut().rest();
                 }
                 None => {}
             },
-            // Bytes have arrived while the connection rested, so that other timeouts begin.
+            // Bytes have arrived while the connection rested, so that other timeouts count.
             None => {}
             Some(Interruption::Evict) if shared.timers.idle_since().is_some() => {
                 (is_evicted, is_closing) = (true, true);
@@ -219,6 +221,10 @@ pub(super) async fn serve(
             is_closing = true;
             connection.as_mut().graceful_shutdown();
         }
+        if is_closing {
+            // The client may need a moment to close it.
+            shared.timers.wake();
+        }
         let draining = (!drained).then_some(&draining);
         let check = shared.timers.until_check(limits);
         interruption.set(self::interrupted(check, draining, &shared));
@@ -237,6 +243,15 @@ pub(super) async fn serve(
         };
         // Boxed, so that an idle connection does not have its size.
         Box::pin(lingers).await;
+    }
+}
+
+/// The time limits of a new connection.
+fn limits_of(settings: &Settings) -> ConnectionLimits {
+    ConnectionLimits {
+        headers: settings.header_timeout.0,
+        keep_alive: settings.keep_alive_timeout.0,
+        write: settings.send_timeout.0,
     }
 }
 

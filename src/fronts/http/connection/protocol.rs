@@ -13,13 +13,13 @@ use hyper_util::rt::TokioIo;
 use super::h2::H2Connection;
 use crate::app::forwarded::Peer;
 use crate::fronts::http::Settings;
-use crate::fronts::http::request::Service;
+use crate::fronts::http::request::CurrentService;
 use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::transport::io::Io;
 
 /// A connection, which must be polled until it ends. `S` answers requests of HTTP/1.
 pub struct ServerConnection<S: HttpService<Incoming>> {
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     peer: Peer,
     protocol: Protocol<S>,
 }
@@ -38,7 +38,12 @@ impl<S> ServerConnection<S>
 where
     S: HttpService<Incoming, ResBody = TrackedBody> + Unpin,
 {
-    pub fn new(io: Box<Io>, service: Arc<Service>, peer: Peer, answer: S) -> ServerConnection<S> {
+    pub fn new(
+        io: Box<Io>,
+        service: Arc<CurrentService>,
+        peer: Peer,
+        answer: S,
+    ) -> ServerConnection<S> {
         ServerConnection {
             service,
             peer,
@@ -47,12 +52,13 @@ where
     }
 
     fn http_1(&self, io: Box<Io>, answer: S) -> Protocol<S> {
-        let connection = http_1(&self.service.settings).serve_connection(TokioIo::new(io), answer);
+        let builder = http_1(&self.service.load().settings);
+        let connection = builder.serve_connection(TokioIo::new(io), answer);
         Protocol::Http1(Box::new(connection))
     }
 
-    /// Frees hyper's buffers and state until the client sends something. Keep polling. hyper must
-    /// have read the last request to its end and sent its response.
+    /// Frees hyper's buffers and state until the client sends something; HTTP/2 keeps its own. Keep
+    /// polling. hyper must have read the last request to its end and sent its response.
     pub fn rest(&mut self) {
         match std::mem::replace(&mut self.protocol, Protocol::Resting(None)) {
             Protocol::Http1(connection) => {

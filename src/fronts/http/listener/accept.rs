@@ -15,7 +15,7 @@ use crate::app::forwarded::Peer;
 use crate::event::Address;
 use crate::fronts::http::connection::handshake::Handshake;
 use crate::fronts::http::connection::{Open, serve};
-use crate::fronts::http::request::Service;
+use crate::fronts::http::request::CurrentService;
 use crate::fronts::http::tls::Tls;
 use crate::fronts::http::transport::io::Io;
 use crate::fronts::http::transport::socket::Socket;
@@ -26,7 +26,7 @@ use crate::observe::rate_limit::RateLimit;
 pub async fn accept(
     listener: Listener,
     tls: Option<Arc<Tls>>,
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     connections: TaskTracker,
     limiter: Arc<ConnectionLimiter>,
     draining: CancellationToken,
@@ -53,7 +53,7 @@ pub async fn accept(
             }
         };
         // Boxed, because a future keeps the space of its arguments for its whole life.
-        let io = Box::new(Io::new(socket, service.settings.max_uri.0));
+        let io = Box::new(Io::new(socket, service.load().settings.max_uri.0));
         let permits = async {
             let permit = enter(&limiter, &io, &draining).await?;
             let Some(tls) = tls.clone() else {
@@ -69,12 +69,13 @@ pub async fn accept(
             ))
         };
         let Some((permit, handshake)) = permits.await else {
+            let service = service.load();
             service.accounting.metrics.connections_refused.inc();
             continue;
         };
         let service = service.clone();
         let draining = draining.clone();
-        let open = Open::new(&service.accounting.metrics.connections);
+        let open = Open::new(&service.load().accounting.metrics.connections);
         connections.spawn(serve(io, peer, handshake, service, permit, draining, open));
     }
 }

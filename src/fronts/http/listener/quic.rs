@@ -15,7 +15,7 @@ use super::connection_limit::ConnectionLimiter;
 use crate::fronts::http::Settings;
 use crate::fronts::http::connection::Open;
 use crate::fronts::http::connection::h3::{Arriving, serve};
-use crate::fronts::http::request::Service;
+use crate::fronts::http::request::CurrentService;
 use crate::fronts::http::tls::Tls;
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::quic::SEND_WINDOW;
@@ -64,7 +64,7 @@ impl QuicListener {
     /// Accepts connections until `draining`.
     pub async fn accept(
         self: Arc<QuicListener>,
-        service: Arc<Service>,
+        service: Arc<CurrentService>,
         connections: TaskTracker,
         limiter: Arc<ConnectionLimiter>,
         draining: CancellationToken,
@@ -92,6 +92,7 @@ impl QuicListener {
             let permit = limiter.enter(context.clone());
             let of_handshake = self.tls.handshakes.enter(context.clone());
             let (Some(permit), Some(of_handshake)) = (permit, of_handshake) else {
+                let service = service.load();
                 service.accounting.metrics.connections_refused.inc();
                 incoming.refuse();
                 continue;
@@ -115,7 +116,7 @@ impl QuicListener {
                 of_handshake,
                 tls: self.tls.clone(),
                 port: self.endpoint.local_addr().map_or(0, |local| local.port()),
-                open: Open::new(&service.accounting.metrics.connections),
+                open: Open::new(&service.load().accounting.metrics.connections),
             };
             connections.spawn(serve(arriving, service.clone(), draining.clone()));
         }

@@ -11,7 +11,8 @@ pub struct Accounting {
     pub metrics: Arc<Metrics>,
     /// Of requests that are for no site.
     pub access_log: Option<Arc<AccessLog>>,
-    next_id: AtomicU64,
+    /// Shared by all services, so that no two requests have the same id.
+    next_id: Arc<AtomicU64>,
 }
 
 impl Accounting {
@@ -19,7 +20,16 @@ impl Accounting {
         Accounting {
             metrics,
             access_log,
-            next_id: AtomicU64::new(1),
+            next_id: Arc::new(AtomicU64::new(1)),
+        }
+    }
+
+    /// The same with another access log.
+    pub fn with_access_log(&self, access_log: Option<Arc<AccessLog>>) -> Accounting {
+        Accounting {
+            metrics: self.metrics.clone(),
+            access_log,
+            next_id: self.next_id.clone(),
         }
     }
 

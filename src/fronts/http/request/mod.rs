@@ -47,7 +47,10 @@ use crate::app::{Dispatch, Routed, fit};
 use crate::event::{EarlyHints, Event, Failure, Response, ResponseBody};
 use crate::observe::traces::Tracer;
 
-/// Answers requests.
+/// What answers new requests. A reload with a changed configuration exchanges it.
+pub type CurrentService = arc_swap::ArcSwap<Service>;
+
+/// Answers requests. Each one keeps its service until its response begins.
 pub struct Service {
     pub sites: Hosted,
     pub settings: Settings,

@@ -9,7 +9,7 @@ pub mod watch;
 mod x509;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
@@ -31,6 +31,7 @@ use self::files::{Acquired, TlsFiles};
 use crate::app::by_host::ByHost;
 use crate::engine::Pending;
 use crate::fronts::http::listener::connection_limit::ConnectionLimiter;
+use crate::observe::activity::Activity;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::CertificateStatus;
 
@@ -39,20 +40,41 @@ mod settings;
 /// Reads the files, in this process or through the keeper.
 pub type TlsFileSource = Box<dyn Fn() -> Pending<'static, anyhow::Result<TlsFiles>> + Send + Sync>;
 
+/// Where certificates come from, and which sites they are for.
+pub struct CertificateSource {
+    /// The names of the sites by host.
+    pub hosts: Arc<ByHost<String>>,
+    pub read: TlsFileSource,
+}
+
 /// What all TLS connections share.
 pub struct Tls {
+    /// Those of the start. A reload changes only what `source` reads.
     pub settings: Settings,
-    /// The names of the sites by host.
-    hosts: Arc<ByHost<String>>,
     /// The handshakes in flight.
     pub handshakes: Arc<ConnectionLimiter>,
+    /// Each handshake that begins, for the task of `watch.rs`.
+    connecting: Activity,
     /// What authorities are answered when they validate a domain.
     pub answers: Arc<ChallengeAnswers>,
     /// The clock of this machine was set, so that certificates may be due.
     pub clock_moved: Notify,
-    source: TlsFileSource,
+    /// Locked while it is decided which certificates are served.
+    source: Mutex<Arc<CertificateSource>>,
     current: ArcSwap<Loaded>,
     metrics: Arc<Metrics>,
+}
+
+/// Files that have changed, and the source that has read them.
+pub struct ChangedFiles {
+    source: Arc<CertificateSource>,
+    files: TlsFiles,
+}
+
+/// The same, ready to be served while no other source has taken over.
+pub struct PreparedFiles {
+    source: Arc<CertificateSource>,
+    loaded: Loaded,
 }
 
 /// Certificates and keys, ready to be served.
@@ -74,12 +96,12 @@ impl Tls {
     /// Reads the certificates. An error says why they cannot be served.
     pub async fn start(
         settings: Settings,
-        hosts: Arc<ByHost<String>>,
-        source: TlsFileSource,
+        source: CertificateSource,
         answers: Arc<ChallengeAnswers>,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Arc<Tls>> {
-        let loaded = Loaded::new(&settings, &hosts, source().await?, None, &answers)?;
+        let files = (source.read)().await?;
+        let loaded = Loaded::new(&settings, &source.hosts, files, None, &answers)?;
         loaded.report(&metrics);
         for (site, error) in &loaded.unusable {
             error!(site, error, "the certificates of a site cannot be used");
@@ -88,11 +110,11 @@ impl Tls {
         let limiter = ConnectionLimiter::new(settings.max_handshakes, "tls.max_handshakes");
         Ok(Arc::new(Tls {
             settings,
-            hosts,
             handshakes: Arc::new(limiter),
+            connecting: Activity::new(),
             answers,
             clock_moved: Notify::new(),
-            source,
+            source: Mutex::new(Arc::new(source)),
             current: ArcSwap::from_pointee(loaded),
             metrics,
         }))
@@ -100,30 +122,65 @@ impl Tls {
 
     /// The configuration for a new connection.
     pub fn config(&self) -> Arc<ServerConfig> {
+        self.connecting.record();
         self.current.load().config.clone()
     }
 
     /// The same for a new connection of HTTP/3.
     pub fn quic_config(&self) -> Arc<ServerConfig> {
+        self.connecting.record();
         self.current.load().quic.clone()
     }
 
+    fn lock(&self) -> MutexGuard<'_, Arc<CertificateSource>> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reads the files again. None if they are as they were.
-    pub async fn read(&self) -> anyhow::Result<Option<TlsFiles>> {
-        let files = (self.source)().await?;
-        Ok((files != self.current.load().files).then_some(files))
+    pub async fn read(&self) -> anyhow::Result<Option<ChangedFiles>> {
+        let source = self.lock().clone();
+        let files = (source.read)().await?;
+        let has_changed = files != self.current.load().files;
+        Ok(has_changed.then_some(ChangedFiles { source, files }))
     }
 
     /// Checks what was read. The current certificates stay until
     /// [`change_over`](Self::change_over).
-    pub fn prepare(&self, files: TlsFiles) -> anyhow::Result<Loaded> {
+    pub fn prepare(&self, changed: ChangedFiles) -> anyhow::Result<PreparedFiles> {
+        let ChangedFiles { source, files } = changed;
+        let loaded = self.prepare_for(&source, files)?;
+        Ok(PreparedFiles { source, loaded })
+    }
+
+    /// The same for certificates of another source.
+    pub async fn prepare_from(&self, source: &CertificateSource) -> anyhow::Result<Loaded> {
+        let files = (source.read)().await?;
+        self.prepare_for(source, files)
+    }
+
+    fn prepare_for(&self, source: &CertificateSource, files: TlsFiles) -> anyhow::Result<Loaded> {
         let before = self.current.load();
-        let (settings, hosts) = (&self.settings, &self.hosts);
+        let (settings, hosts) = (&self.settings, &source.hosts);
         Loaded::new(settings, hosts, files, Some(&before), &self.answers)
     }
 
-    /// New connections get these certificates. Open connections keep theirs.
-    pub fn change_over(&self, loaded: Loaded) {
+    /// Serves certificates of another source.
+    pub fn exchange(&self, source: CertificateSource, loaded: Loaded) {
+        let mut current = self.lock();
+        *current = Arc::new(source);
+        self.serve(loaded);
+    }
+
+    /// New connections get these certificates, unless another source has taken over since they were
+    /// read. Open connections keep theirs.
+    pub fn change_over(&self, PreparedFiles { source, loaded }: PreparedFiles) {
+        let current = self.lock();
+        if Arc::ptr_eq(&current, &source) {
+            self.serve(loaded);
+        }
+    }
+
+    fn serve(&self, loaded: Loaded) {
         loaded.report(&self.metrics);
         self.answers.set_pending(loaded.pending.clone());
         self.current.store(Arc::new(loaded));
@@ -353,5 +410,66 @@ fn versions(least: MinVersion) -> &'static [&'static SupportedProtocolVersion] {
     match least {
         MinVersion::Tls12 => &ALL,
         MinVersion::Tls13 => &ALL[..1],
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::files::{Pair, PemFile};
+    use super::*;
+
+    /// A source that has another certificate each time.
+    fn source(name: &'static str) -> CertificateSource {
+        let file = move |text: String| PemFile {
+            path: name.into(),
+            text,
+            is_public: false,
+        };
+        let read = move || -> anyhow::Result<TlsFiles> {
+            let made = rcgen::generate_simple_self_signed(["a.example".to_owned()])?;
+            let pair = Pair {
+                certificate: file(made.cert.pem()),
+                key: file(made.signing_key.serialize_pem()),
+            };
+            Ok(TlsFiles {
+                pairs: vec![pair],
+                sites: Vec::new(),
+                client_ca: None,
+                acquired: Vec::new(),
+            })
+        };
+        CertificateSource {
+            hosts: Arc::new(ByHost::new([], None)),
+            read: Box::new(move || {
+                let files = read();
+                Box::pin(async move { files })
+            }),
+        }
+    }
+
+    #[tokio::test]
+    async fn files_of_a_replaced_source_are_not_served() {
+        let (answers, metrics) = (Arc::default(), Arc::default());
+        let settings = Settings::default();
+        let tls = Tls::start(settings, source("first"), answers, metrics).await;
+        let tls = tls.unwrap();
+        let served = || {
+            let current = tls.current.load();
+            let first = &current.certificates[0];
+            (first.path.clone(), first.leaf().map(<[u8]>::to_vec))
+        };
+        let late = tls.read().await.unwrap().unwrap();
+        let late = tls.prepare(late).unwrap();
+        let next = source("next");
+        let loaded = tls.prepare_from(&next).await.unwrap();
+        tls.exchange(next, loaded);
+        let exchanged = served();
+        assert_eq!(exchanged.0.to_str(), Some("next"));
+        tls.change_over(late);
+        assert_eq!(served(), exchanged);
+        let changed = tls.read().await.unwrap().unwrap();
+        tls.change_over(tls.prepare(changed).unwrap());
+        assert_ne!(served(), exchanged);
     }
 }

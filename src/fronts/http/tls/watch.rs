@@ -1,4 +1,4 @@
-//! Serves new certificates when their files change, and has them checked when the clock is set.
+//! Serves new certificates when their files change, and checks them when the clock is set.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -7,9 +7,14 @@ use tracing::warn;
 
 use super::Tls;
 use super::clock::ClockWatch;
+use crate::observe::activity::Activity;
 
-/// How often the files are read.
+/// How often the files are read while clients connect.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often they are read while none does. In a server that root has started, each reading forks
+/// the keeper.
+const IDLE_INTERVAL: Duration = Duration::from_secs(300);
 
 /// How often a certificate that ends soon is worth a warning.
 const WARNING_INTERVAL: Duration = Duration::from_secs(12 * 3600);
@@ -26,7 +31,7 @@ pub async fn run(tls: Arc<Tls>) {
         is_reported: true,
     };
     loop {
-        tokio::time::sleep(INTERVAL).await;
+        next_check(&tls.connecting, persistent.is_pending()).await;
         let reloaded = reload(&tls).await.and_then(|()| tls.check_sites());
         let error = reloaded.err().map(text);
         if let Some(error) = persistent.report(error) {
@@ -47,10 +52,21 @@ pub async fn run(tls: Arc<Tls>) {
     }
 }
 
+/// Waits until the files must be read again. The first client after a pause causes it, so that no
+/// timer runs every few seconds for certificates that nobody gets.
+async fn next_check(connecting: &Activity, is_urgent: bool) {
+    connecting.reset();
+    tokio::time::sleep(INTERVAL).await;
+    if connecting.is_quiet() && !is_urgent {
+        let connected = connecting.recorded();
+        let _ = tokio::time::timeout(IDLE_INTERVAL - INTERVAL, connected).await;
+    }
+}
+
 /// Serves what has changed.
 pub async fn reload(tls: &Tls) -> anyhow::Result<()> {
-    if let Some(files) = tls.read().await? {
-        tls.change_over(tls.prepare(files)?);
+    if let Some(changed) = tls.read().await? {
+        tls.change_over(tls.prepare(changed)?);
     }
     Ok(())
 }
@@ -64,6 +80,11 @@ struct PersistentError {
 }
 
 impl PersistentError {
+    /// Whether the next check decides if an error is reported.
+    fn is_pending(&self) -> bool {
+        self.last.is_some() && !self.is_reported
+    }
+
     /// The error, if it must be reported now.
     fn report(&mut self, error: Option<String>) -> Option<&str> {
         if error != self.last {
@@ -96,5 +117,41 @@ mod tests {
         assert_eq!(report(None), None);
         assert_eq!(report(Some("b")), None);
         assert_eq!(report(Some("b")).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn error_is_pending_until_it_is_reported_or_gone() {
+        let mut persistent = PersistentError::default();
+        for (error, is_pending) in [
+            (None, false),
+            (Some("a"), true),
+            (Some("a"), false),
+            (Some("b"), true),
+            (None, false),
+        ] {
+            persistent.report(error.map(str::to_owned));
+            assert_eq!(persistent.is_pending(), is_pending, "{error:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn files_are_read_often_only_while_clients_connect() {
+        let connecting = Activity::new();
+        let seconds = async |is_urgent| {
+            let began = tokio::time::Instant::now();
+            next_check(&connecting, is_urgent).await;
+            began.elapsed().as_secs()
+        };
+        assert_eq!(seconds(false).await, 300);
+        assert_eq!(seconds(true).await, 5);
+        // A client connects after so many seconds.
+        for (at, expected) in [(1, 5), (60, 60)] {
+            let client = async {
+                tokio::time::sleep(Duration::from_secs(at)).await;
+                connecting.record();
+            };
+            let (taken, ()) = tokio::join!(seconds(false), client);
+            assert_eq!(taken, expected);
+        }
     }
 }

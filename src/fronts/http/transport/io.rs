@@ -305,10 +305,11 @@ impl ConnectionState {
         }
     }
 
-    /// Whether the connection is between two requests of HTTP/1; false before the first.
-    pub fn is_between_requests(&self) -> bool {
+    /// Whether the connection has nothing to do until bytes arrive. One of HTTP/1 is between two
+    /// requests, or before the first.
+    pub fn may_rest(&self) -> bool {
         let is_idle = self.timers.idle_since().is_some();
-        is_idle && self.body_framing.is_whole() && !self.timers.is_multiplexed()
+        is_idle && (self.timers.is_multiplexed() || self.body_framing.is_whole())
     }
 
     /// Lets the client finish after Surus has closed its direction. Closing a socket with unread

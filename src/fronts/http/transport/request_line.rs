@@ -17,24 +17,24 @@ use super::chunk_extensions::{Chunks, ChunksRead};
 /// The body of the last request that hyper has parsed.
 #[derive(Debug, Default)]
 pub struct BodyFraming {
-    /// hyper has read the body to its end.
-    is_whole: AtomicBool,
+    /// hyper has yet to read the body to its end.
+    is_awaited: AtomicBool,
 }
 
 impl BodyFraming {
     /// hyper has parsed a header section.
     pub fn begins(&self, has_body: bool) {
-        self.is_whole.store(!has_body, Ordering::Relaxed);
+        self.is_awaited.store(has_body, Ordering::Relaxed);
     }
 
     /// hyper has read the body to its end.
     pub fn is_received(&self) {
-        self.is_whole.store(true, Ordering::Relaxed);
+        self.is_awaited.store(false, Ordering::Relaxed);
     }
 
-    /// Whether hyper has read the last request to its end; false before the first.
+    /// Whether hyper has read the last request to its end, also before the first.
     pub fn is_whole(&self) -> bool {
-        self.is_whole.load(Ordering::Relaxed)
+        !self.is_awaited.load(Ordering::Relaxed)
     }
 }
 

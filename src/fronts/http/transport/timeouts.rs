@@ -30,7 +30,7 @@ pub struct ConnectionTimers {
     draining: AtomicBool,
     /// Until when no request is read, because one was rejected.
     paused_until: AtomicU64,
-    /// Nothing has arrived since the connection freed its buffers.
+    /// Nothing has arrived since the connection was found idle.
     resting: AtomicBool,
 }
 
@@ -127,9 +127,16 @@ impl ConnectionTimers {
         self.opened.elapsed().as_millis() as u64 + 1
     }
 
-    /// The connection has freed its buffers, and needs none until bytes arrive.
+    /// The connection is idle: until bytes arrive, only that timeout counts.
     pub fn rest(&self) {
         self.resting.store(true, Ordering::Relaxed);
+    }
+
+    /// Other timeouts count again.
+    pub fn wake(&self) {
+        if self.is_resting() {
+            self.resting.store(false, Ordering::Relaxed);
+        }
     }
 
     pub fn is_resting(&self) -> bool {
@@ -138,9 +145,7 @@ impl ConnectionTimers {
 
     /// Bytes have arrived.
     pub fn read(&self) {
-        if self.is_resting() {
-            self.resting.store(false, Ordering::Relaxed);
-        }
+        self.wake();
         if self.in_flight.load(Ordering::Relaxed) == 0
             && self.headers_since.load(Ordering::Relaxed) == 0
         {
@@ -281,6 +286,32 @@ mod tests {
         timers.read();
         timers.request_ends();
         assert_eq!(timers.overdue(LIMITS), None);
+    }
+
+    #[test]
+    fn resting_connection_is_checked_when_its_idle_timeout_is_over() {
+        let often = LIMITS.check_interval();
+        for is_multiplexed in [false, true] {
+            let timers = ConnectionTimers::new();
+            if is_multiplexed {
+                timers.multiplexes();
+            }
+            let until_check = || timers.until_check(LIMITS);
+            assert_eq!(until_check(), often);
+            for _ in 0..2 {
+                timers.rest();
+                assert!(until_check() > LIMITS.keep_alive - Duration::from_secs(5));
+                timers.read();
+                assert_eq!(until_check(), often);
+                timers.request_begins();
+                assert_eq!(until_check(), often);
+                timers.request_ends();
+                assert_eq!(until_check(), often);
+            }
+            timers.rest();
+            timers.wake();
+            assert_eq!(until_check(), often);
+        }
     }
 
     #[test]

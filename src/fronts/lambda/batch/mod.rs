@@ -1,7 +1,7 @@
 //! Distributes the records of one event to several workers.
 //!
 //! Lambda delivers the records of a queue or stream as one event. [`read`] finds them.
-//! [`Batches::run`] has a worker handle each record, as an event with this record only, and reports
+//! [`Batches::run`] gives each record to a worker, as an event with this record only, and reports
 //! which must be delivered again (`batchItemFailures`). A record's failure affects only the records
 //! that its source orders after it.
 

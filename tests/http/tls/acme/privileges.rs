@@ -54,6 +54,30 @@ fn process_that_speaks_to_the_authority_has_no_rights() {
 }
 
 #[test]
+fn attempt_in_flight_ends_when_a_reload_changes_its_settings() {
+    if !surus_sys::process::is_root() {
+        return;
+    }
+    let (pebble, place) = (Pebble::start(&Behaviour::default()), Place::new());
+    let acme = place.serve(&pebble, &["--domain", "a.example"], &[]);
+    // It waits for the validation.
+    acme.surus().wait_for_log(|_| client(&acme).is_some());
+    let first = client(&acme);
+    let changed = "acme.email = 'a@b.example'\n";
+    std::fs::write(place.site.path().join("surus.toml"), changed).unwrap();
+    let reload = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("reload")
+        .arg(place.site.path())
+        .status();
+    assert!(reload.unwrap().success(), "{}", acme.surus().log());
+    // The killed process counts as a failure, so that the next one waits for a minute.
+    acme.wait_for(1, "because earlier ones have failed");
+    let log = acme.surus().log();
+    assert!(!log.contains("cannot start to get a certificate"), "{log}");
+    assert_ne!(client(&acme), first);
+}
+
+#[test]
 fn server_of_a_user_gets_certificates_itself() {
     if !surus_sys::process::is_root() {
         // All other tests test it.

@@ -20,7 +20,7 @@ use super::reply::H3Reply;
 use crate::app::forwarded::Peer;
 use crate::fronts::http::connection::multiplexed::{OutgoingResponse, outgoing};
 use crate::fronts::http::connection::parse_error;
-use crate::fronts::http::request::Service;
+use crate::fronts::http::request::CurrentService;
 use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::quic::streams::{self, ReceiveStream, SendStream};
@@ -42,13 +42,16 @@ type Resolved = (Request<()>, RequestStream<streams::RequestStream, Bytes>);
 const REST_CHECK: Duration = Duration::from_secs(1);
 
 /// Answers the request. The connection's other requests continue, also if this one panics.
-pub async fn answer(request: Arrived, service: Arc<Service>) {
+pub async fn answer(request: Arrived, service: Arc<CurrentService>) {
     if let Err(error) = resolve_and_answer(request, service).await {
         debug!(%error, "request or response truncated");
     }
 }
 
-async fn resolve_and_answer(arrived: Arrived, service: Arc<Service>) -> Result<(), AnswerError> {
+async fn resolve_and_answer(
+    arrived: Arrived,
+    service: Arc<CurrentService>,
+) -> Result<(), AnswerError> {
     let Arrived {
         resolver,
         mut exchange,
@@ -57,7 +60,7 @@ async fn resolve_and_answer(arrived: Arrived, service: Arc<Service>) -> Result<(
         peer,
     } = arrived;
     let began = Instant::now();
-    let limit = service.settings.header_timeout.0;
+    let limit = service.load().settings.header_timeout.0;
     // Resets the stream at the end of this function, if it has not been resolved by then.
     let mut resolved = pin!(resolve(resolver, exchange.unfinished()));
     let (request, stream) = match tokio::time::timeout(limit, resolved.as_mut()).await {
@@ -65,8 +68,8 @@ async fn resolve_and_answer(arrived: Arrived, service: Arc<Service>) -> Result<(
         Ok(Err(error)) => {
             if let AnswerError::Stream(StreamError::HeaderTooBig { .. }) = error {
                 let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-                let accounting = &service.accounting;
-                parse_error::record_status(status, 0, began.elapsed(), &peer, accounting);
+                let accounting = service.load().accounting.clone();
+                parse_error::record_status(status, 0, began.elapsed(), &peer, &accounting);
             }
             return Err(error);
         }
@@ -130,16 +133,15 @@ async fn exchange_messages(
     (request, receiver): (Request<()>, RequestStream<ReceiveStream, Bytes>),
     sender: &mut Sender,
     exchange: &mut Exchange,
-    (service, context, peer): (&Arc<Service>, &Arc<ConnectionContext>, &Peer),
+    (service, context, peer): (&CurrentService, &Arc<ConnectionContext>, &Peer),
 ) -> Result<bool, AnswerError> {
     let (reply, mut informational) = H3Reply::new();
     let is_head = request.method() == Method::HEAD;
     let request = H3RequestBody::body_of(request, receiver, exchange.taken(), &reply).await;
     let request = request.inspect_err(|_| sender.stop_stream(Code::H3_MESSAGE_ERROR))?;
     let hints = Arc::downgrade(&reply) as _;
-    let answer = service
-        .clone()
-        .answer(request, peer, context.clone(), Some(hints));
+    let service = service.load_full();
+    let answer = service.answer(request, peer, context.clone(), Some(hints));
     let mut answer = pin!(answer);
     let response = loop {
         tokio::select! {

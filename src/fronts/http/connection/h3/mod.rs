@@ -17,11 +17,11 @@ use h3::error::ConnectionError;
 use h3::server;
 use tracing::debug;
 
-use super::{DRAIN_GRACE, EVICTION_GRACE, Interruption, Open, interrupted};
+use super::{DRAIN_GRACE, EVICTION_GRACE, Interruption, Open, interrupted, limits_of};
 use crate::app::forwarded::Peer;
 use crate::event::Address;
 use crate::fronts::http::listener::connection_limit::ConnectionPermit;
-use crate::fronts::http::request::Service;
+use crate::fronts::http::request::CurrentService;
 use crate::fronts::http::tls::Tls;
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::quic::{Accepted, QuicTransport};
@@ -51,7 +51,7 @@ const GOAWAY_GRACE: Duration = Duration::from_millis(100);
 /// Serves a connection until it ends, or until `draining` and its last request is answered.
 pub async fn serve(
     arriving: Arriving,
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     draining: tokio_util::sync::CancellationToken,
 ) {
     let Arriving {
@@ -64,16 +64,19 @@ pub async fn serve(
         open,
     } = arriving;
     let _open = open;
-    let settings = &service.settings;
-    let metrics = &service.accounting.metrics;
+    let (limits, max_header_size, metrics) = {
+        let service = service.load();
+        let settings = &service.settings;
+        let metrics = service.accounting.metrics.clone();
+        (limits_of(settings), settings.max_header_size.0, metrics)
+    };
     let client = connecting.remote_address();
-    let quic = handshake::run(connecting, &context, &tls, &draining, metrics).await;
+    let quic = handshake::run(connecting, &context, &tls, &draining, &metrics).await;
     drop(of_handshake);
     let Some(quic) = quic else {
         return;
     };
     context.timers.multiplexes();
-    let max_header_size = settings.max_header_size.0;
     let (transport, accepted) = QuicTransport::new(quic.clone(), context.clone(), max_header_size);
     let mut builder = server::builder();
     builder
@@ -81,14 +84,9 @@ pub async fn serve(
         .send_grease(false);
     let built = builder.build(transport);
     // Building waits for the client to permit control streams.
-    let Ok(Ok(connection)) = tokio::time::timeout(settings.header_timeout.0, built).await else {
+    let Ok(Ok(connection)) = tokio::time::timeout(limits.headers, built).await else {
         debug!(client = %quic.remote_address(), "no HTTP/3 in time");
         return;
-    };
-    let limits = ConnectionLimits {
-        headers: settings.header_timeout.0,
-        keep_alive: settings.keep_alive_timeout.0,
-        write: settings.send_timeout.0,
     };
     let peer = ends(client, &quic, port);
     let mut served = ServedConnection {
@@ -110,7 +108,7 @@ struct ServedConnection {
     quic: quinn::Connection,
     accepted: Arc<Accepted>,
     context: Arc<ConnectionContext>,
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     peer: Peer,
     limits: ConnectionLimits,
     has_requests: bool,
@@ -148,6 +146,12 @@ impl ServedConnection {
                                 let service = self.service.clone();
                                 answers.push(Box::pin(answer::answer(request, service)));
                             }
+                            if context.timers.is_resting() {
+                                context.timers.wake();
+                                let draining = (!drained).then_some(draining);
+                                let check = self.limits.check_interval();
+                                interruption.set(super::interrupted(check, draining, &context));
+                            }
                             continue;
                         }
                         // The client wants no more, and has everything.
@@ -167,7 +171,12 @@ impl ServedConnection {
                             "connection closed");
                         return;
                     }
-                    None => Ok(()),
+                    None => {
+                        if answers.is_empty() && context.timers.idle_since().is_some() {
+                            context.timers.rest();
+                        }
+                        Ok(())
+                    }
                 },
                 Interruption::Evict if context.timers.idle_since().is_some() => {
                     self.end(EVICTION_GRACE).await
@@ -191,11 +200,8 @@ impl ServedConnection {
                 return self.ended(&error);
             }
             let draining = (!drained).then_some(draining);
-            interruption.set(super::interrupted(
-                self.limits.check_interval(),
-                draining,
-                &context,
-            ));
+            let check = context.timers.until_check(self.limits);
+            interruption.set(super::interrupted(check, draining, &context));
         }
     }
 

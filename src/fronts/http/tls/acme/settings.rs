@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::units;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The hosts that Surus gets certificates for; those of `localhost` and `test` from its own
@@ -289,6 +289,8 @@ mod tests {
         assert_eq!(settings.authorities[1].file_name(), "ca.example_acme");
         let account = settings.authorities[2].account.as_ref().unwrap();
         assert_eq!((&*account.id, &*account.key), ("me", &[1, 2][..]));
+        let other_key: Settings = toml::from_str(&text.replace("AQI", "AQM")).unwrap();
+        assert_ne!(other_key, settings);
         for wrong in [
             "authorities = []",
             "authorities = ['zerossl']",
