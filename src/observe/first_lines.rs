@@ -28,9 +28,36 @@ impl FirstLines {
 
     /// The lines, joined by line breaks.
     pub fn text(&self) -> String {
-        self.0
-            .lock()
+        FirstLines::text_of(std::slice::from_ref(self))
+    }
+
+    /// The lines of several streams, one stream after the other, whichever was written first.
+    pub fn text_of(streams: &[FirstLines]) -> String {
+        let all = FirstLines::default();
+        for stream in streams {
+            let lines = stream.0.lock();
+            let lines = lines.unwrap_or_else(|poisoned| poisoned.into_inner());
+            lines.iter().for_each(|line| all.add(line));
+        }
+        let lines = all.0.lock();
+        lines
             .unwrap_or_else(|poisoned| poisoned.into_inner())
             .join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_one_stream_after_the_other_and_no_line_twice() {
+        let streams = [FirstLines::default(), FirstLines::default()];
+        streams[1].add("it has ended");
+        streams[0].add("hello");
+        streams[1].add("hello");
+        streams[1].add("it has ended");
+        assert_eq!(FirstLines::text_of(&streams), "hello\nit has ended");
+        assert_eq!(streams[1].text(), "it has ended\nhello");
     }
 }

@@ -99,8 +99,9 @@ impl Generation {
             scale,
             metrics,
         ));
-        let words = FirstLines::default();
-        for stream in output {
+        // Reasons of Surus come after the output of the script, whichever is read first.
+        let words = [FirstLines::default(), FirstLines::default()];
+        for (stream, words) in output.into_iter().zip(&words) {
             shared.add_log(php_log::follow_surus_php(stream, words.clone()));
         }
         tokio::spawn(shared.clone().listen(control, child));
@@ -114,7 +115,7 @@ impl Generation {
 
         if let Err(failure) = generation.booted(waiting, spec, limits.boot).await {
             generation.shared.end_logs().await;
-            let messages = words.text();
+            let messages = FirstLines::text_of(&words);
             return Err(match messages.is_empty() {
                 false => match advice(&messages) {
                     Some(advice) => failure.context(messages).context(advice),
