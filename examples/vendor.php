@@ -61,7 +61,7 @@ while (null !== $autoload = array_shift($todo)) {
             str_starts_with($file, INSTALLED.'/') => DEBIAN.substr($file, strlen(INSTALLED)),
             default => DEBIAN."/$file",
         };
-        if (preg_match('~[/-]autoload\.php$~', $file)) {
+        if (str_contains(basename($file), 'autoload')) {
             $todo[] = $file;
         } elseif (!str_starts_with($file, DEBIAN.'/Swift/')) {
             $files[] = var_export($file, true);
