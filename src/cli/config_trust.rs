@@ -352,4 +352,4 @@ fn as_user<T>(user: &User, look: impl FnOnce() -> T) -> anyhow::Result<T> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests;
+pub(super) mod tests;

@@ -264,6 +264,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
+    use super::super::config_trust::tests::setting_sources;
     use super::*;
     use crate::engines::PoolPlan;
 
@@ -382,24 +383,10 @@ mod tests {
 
     /// File and name of each field of a setting that serde leaves out.
     fn skipped_settings() -> BTreeSet<(String, String)> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut found = BTreeSet::new();
-        let modules = [
-            "app", "config", "deploy", "engines", "fronts", "observe", "package",
-        ];
-        let mut waiting = modules.map(|module| root.join("src").join(module)).to_vec();
-        while let Some(path) = waiting.pop() {
-            if path.is_dir() {
-                let entries = std::fs::read_dir(&path).unwrap();
-                waiting.extend(entries.map(|entry| entry.unwrap().path()));
-                continue;
-            }
-            if path.extension().is_none_or(|extension| extension != "rs") {
-                continue;
-            }
-            let file = path.strip_prefix(root).unwrap().display().to_string();
+        for (file, text) in setting_sources() {
             let mut is_skipped = false;
-            for line in std::fs::read_to_string(&path).unwrap().lines() {
+            for line in text.lines() {
                 if line.trim() == "#[serde(skip)]" {
                     is_skipped = true;
                 } else if let Some((field, _)) = line

@@ -3,9 +3,6 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::client::Client;
@@ -13,6 +10,7 @@ use super::examples::{laravel, symfony};
 use super::revalidation::{LOOKS, eventually};
 use super::site::Site;
 use crate::common::Surus;
+use crate::common::releases::{Clients, MOMENT};
 
 /// A page that names its release four times: in the configuration that the boot reads, in a route,
 /// in a class and in a view. In each file, VERSION stands for the release.
@@ -92,52 +90,13 @@ final class Release
         .vendor()
 }
 
-/// Clients that look for answers that come from several releases.
-struct Clients {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<(usize, Vec<String>)>>,
-}
-
-impl Clients {
-    /// Only the first parts of an answer are compared.
-    fn start(surus: &Surus, parts: usize) -> Clients {
-        let stop = Arc::new(AtomicBool::new(false));
-        let client = |_| {
-            let (stop, url) = (stop.clone(), surus.url.clone());
-            std::thread::spawn(move || {
-                let (mut answers, mut mixed) = (0, Vec::new());
-                while !stop.load(Ordering::Relaxed) {
-                    let answer = Client::new(&url).get("/release");
-                    // A busy machine may serve it too late.
-                    if [503, 504].contains(&answer.status) {
-                        continue;
-                    }
-                    let text = answer.text();
-                    let mut versions: Vec<_> = text.split(' ').take(parts).collect();
-                    versions.dedup();
-                    if answer.status != 200 || versions.len() > 1 {
-                        mixed.push(text);
-                    }
-                    answers += 1;
-                }
-                (answers, mixed)
-            })
-        };
-        let threads = (0..3).map(client).collect();
-        Clients { stop, threads }
-    }
-
-    /// Returns the answers that came from several releases, or had another status.
-    fn stop(self) -> Vec<String> {
-        self.stop.store(true, Ordering::Relaxed);
-        let mut all = Vec::new();
-        for thread in self.threads {
-            let (answers, mixed) = thread.join().unwrap();
-            assert!(answers > 0);
-            all.extend(mixed);
-        }
-        all
-    }
+/// Asks for the page that names its release.
+fn clients(surus: &Surus, parts: usize) -> Clients {
+    let url = surus.url.clone();
+    Clients::start(parts, move || {
+        let answer = Client::new(&url).get("/release");
+        (answer.status, answer.text())
+    })
 }
 
 fn exchanged_link_mixes_no_releases(releases: &[Site; 3], parts: usize, env: &[(&str, &str)]) {
@@ -160,7 +119,7 @@ fn exchanged_link_mixes_no_releases(releases: &[Site; 3], parts: usize, env: &[(
         let surus = Surus::spawn(&current, &args, env).unwrap_or_else(|log| panic!("{log}"));
         surus.wait_for_log(|log| log.contains("script=\"surus://boot/"));
         eventually(&surus, "/release", |answer| answer.text() == names(1));
-        let clients = Clients::start(&surus, parts);
+        let clients = clients(&surus, parts);
         for version in [2, 3, 1] {
             deploy(version);
             eventually(&surus, "/release", |answer| answer.text() == names(version));
@@ -206,10 +165,6 @@ fn replace(root: &Path, version: &str) -> Duration {
     took
 }
 
-/// Surus waits for half a second without a change. If a busy machine stops this test for longer in
-/// the middle of a release, nothing is promised.
-const MOMENT: Duration = Duration::from_millis(300);
-
 #[test]
 fn replaced_files_of_laravel_under_load_mix_no_releases_in_the_boot() {
     let site = laravel_release("1");
@@ -218,7 +173,7 @@ fn replaced_files_of_laravel_under_load_mix_no_releases_in_the_boot() {
         let args = ["--engine", engine, "--workers", "2", "-d", LOOKS];
         let surus = site.serve_with(&args, &[("SURUS_ENGINE_WARMUP", "/release")]);
         eventually(&surus, "/release", |answer| answer.text() == "1 1 1 1");
-        let clients = Clients::start(&surus, OF_THE_BOOT);
+        let clients = clients(&surus, OF_THE_BOOT);
         let mut slowest = Duration::ZERO;
         for version in ["2", "3", "4"] {
             slowest = slowest.max(replace(&site.www(), version));

@@ -316,3 +316,23 @@ fn application_with_a_firewall_that_no_boot_reads_is_served_by_classic_with_one_
     assert!(said.contains(reason), "{said}");
     assert!(!said.contains("✗ engine"), "{said}");
 }
+
+#[test]
+fn changed_configuration_is_rejected_if_the_application_that_served_does_not_boot_any_more() {
+    let site = slim().write("surus.toml", "engine.name = 'rewind'\nengine.workers = 1\n");
+    let surus = site.serve_with(&[], &[]);
+    let client = Client::new(&surus.url);
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public end");
+    let site = site
+        .write("public/admin/index.php", "<?php echo 'admin';")
+        .write("public/admin/.user.ini", "auto_prepend_file = waf.php\n")
+        .write("surus.toml", "engine.name = 'rewind'\nengine.workers = 2\n");
+    surus.signal("HUP");
+    let kept = "nothing was reloaded, and the old configuration stays in use";
+    surus.wait_for_log(|log| log.contains(kept) && log.contains("cannot boot the application"));
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public end");
+    std::fs::remove_file(site.www().join("public/admin/.user.ini")).unwrap();
+    surus.signal("HUP");
+    surus.wait_for_log(|log| log.contains("reloaded with the changed configuration"));
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public end");
+}

@@ -11,6 +11,7 @@ pub mod order;
 pub mod php;
 pub mod ports;
 pub mod preload;
+pub mod releases;
 pub mod threads;
 pub mod tree;
 pub mod user;

@@ -2,13 +2,11 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::booted::boot_in;
 use crate::common::Surus;
+use crate::common::releases::{Clients, MOMENT};
 use crate::site::{Site, app, ask, kill, master_of, request};
 
 const ENGINES: [&str; 4] = ["rewind", "fork", "standby", "worker"];
@@ -210,54 +208,13 @@ fn release(dir: &Path, version: &str) -> Duration {
     began.elapsed()
 }
 
-/// Surus waits for half a second without a change, and a busy machine may stop this test for longer
-/// in the middle of a release. Then nothing is promised.
-const MOMENT: Duration = Duration::from_millis(300);
-
-/// Clients that look for answers that come from several releases.
-struct Clients {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<(usize, Vec<String>)>>,
-}
-
-impl Clients {
-    fn start(surus: &Surus, halves: usize) -> Clients {
-        let stop = Arc::new(AtomicBool::new(false));
-        let client = |_| {
-            let (stop, address) = (stop.clone(), surus.address.clone());
-            std::thread::spawn(move || {
-                let (mut answers, mut mixed) = (0, Vec::new());
-                while !stop.load(Ordering::Relaxed) {
-                    let answer = ask(&address, request("GET", "/", "").as_bytes()).unwrap();
-                    // A busy machine may serve it too late.
-                    if [503, 504].contains(&answer.status) {
-                        continue;
-                    }
-                    let mut versions: Vec<_> = answer.body.split(' ').take(halves).collect();
-                    versions.dedup();
-                    if answer.status != 200 || versions.len() > 1 {
-                        mixed.push(answer.body);
-                    }
-                    answers += 1;
-                }
-                (answers, mixed)
-            })
-        };
-        let threads = (0..3).map(client).collect();
-        Clients { stop, threads }
-    }
-
-    /// Returns the answers that came from several releases.
-    fn stop(self) -> Vec<String> {
-        self.stop.store(true, Ordering::Relaxed);
-        let mut all = Vec::new();
-        for thread in self.threads {
-            let (answers, mixed) = thread.join().unwrap();
-            assert!(answers > 0);
-            all.extend(mixed);
-        }
-        all
-    }
+/// Asks for the page of `HALVES`.
+fn clients(surus: &Surus, parts: usize) -> Clients {
+    let address = surus.address.clone();
+    Clients::start(parts, move || {
+        let answer = ask(&address, request("GET", "/", "").as_bytes()).unwrap();
+        (answer.status, answer.body)
+    })
 }
 
 #[test]
@@ -275,7 +232,7 @@ fn exchanged_link_under_load_mixes_no_releases() {
         symlink("1", &current).unwrap();
         let args = ["--workers", "2", "--engine", engine, "-d", LOOKS];
         let surus = Surus::serve(&current, &args);
-        let clients = Clients::start(&surus, 3);
+        let clients = clients(&surus, 3);
         for version in ["2", "3", "1"] {
             let new = dir.path().join("new");
             symlink(version, &new).unwrap();
@@ -325,7 +282,7 @@ fn replaced_files_under_load_mix_no_releases_in_the_boot() {
         let dir = site.dir.path();
         release(dir, "1");
         eventually(&site.surus, "1 1 1");
-        let clients = Clients::start(&site.surus, 2);
+        let clients = clients(&site.surus, 2);
         let mut slowest = Duration::ZERO;
         for version in ["2", "3", "4"] {
             slowest = slowest.max(release(dir, version));
@@ -361,7 +318,7 @@ fn workers_whose_boots_mix_releases_boot_again() {
         let dir = site.dir.path();
         let writable = dir.join("writable");
         std::fs::write(writable.join("wait"), "").unwrap();
-        let clients = Clients::start(&site.surus, 2);
+        let clients = clients(&site.surus, 2);
         let until = |name: &str| {
             let asked = Instant::now();
             while !writable.join(name).exists() {
@@ -405,7 +362,7 @@ fn files_replaced_during_a_boot_mix_no_releases() {
     for engine in ENGINES {
         let site = booted(engine, boot, &[]);
         let dir = site.dir.path();
-        let clients = Clients::start(&site.surus, 2);
+        let clients = clients(&site.surus, 2);
         std::fs::write(dir.join("writable/wait"), "").unwrap();
         let mut slowest = release(dir, "2");
         let asked = Instant::now();

@@ -101,24 +101,11 @@ fn checked_settings_are_among_programs_or_keys() {
 
 /// File and name of each field that is a path and is read from the configuration.
 fn path_settings() -> BTreeSet<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = BTreeSet::new();
-    let mut waiting: Vec<PathBuf> = ["app", "config", "engines", "fronts", "observe", "package"]
-        .map(|module| root.join("src").join(module))
-        .to_vec();
-    while let Some(path) = waiting.pop() {
-        if path.is_dir() {
-            let entries = std::fs::read_dir(&path).unwrap();
-            waiting.extend(entries.map(|entry| entry.unwrap().path()));
-            continue;
-        }
-        if path.extension().is_none_or(|extension| extension != "rs") {
-            continue;
-        }
-        let file = path.strip_prefix(root).unwrap().display().to_string();
+    for (file, text) in setting_sources() {
         // Whether the current struct is read, and whether the next field is not.
         let (mut is_read, mut is_skipped) = (false, false);
-        for line in std::fs::read_to_string(&path).unwrap().lines() {
+        for line in text.lines() {
             if line.starts_with("#[serde(default") {
                 // Messages between processes have no defaults.
                 is_read = true;
@@ -139,4 +126,24 @@ fn path_settings() -> BTreeSet<(String, String)> {
         }
     }
     found
+}
+
+/// Path below the repository and text of each file that may define settings.
+pub(in crate::cli) fn setting_sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let modules = [
+        "app", "config", "deploy", "engines", "fronts", "observe", "package",
+    ];
+    let mut waiting = modules.map(|module| root.join("src").join(module)).to_vec();
+    let mut sources = Vec::new();
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            waiting.extend(entries.map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let file = path.strip_prefix(root).unwrap().display().to_string();
+            sources.push((file, std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    sources
 }

@@ -156,7 +156,7 @@ fn kept_connections_lose_nothing_at_renewals_and_reloads() {
     assert!(secure.surus.wait().success(), "{}", secure.surus.log());
     let log = secure.surus.log();
     // Tests run as root, without a user for the front end.
-    let is_expected = |line: &str| line.contains("create one for it");
+    let is_expected = |line: &str| line.contains("set http.user to a user of its own");
     let is_bad = |line: &str| line.contains(" WARN ") || line.contains(" ERROR ");
     let bad: Vec<_> = log
         .lines()
