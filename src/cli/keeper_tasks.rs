@@ -21,7 +21,6 @@ use super::adopted_trees::Layout;
 use super::engine_setup::PlannedPool;
 use super::keeper_children::{start_attempt, start_opener};
 use super::kept_versions::{KeptPool, KeptSite, KeptVersion, SharedVersions};
-use super::next_configuration::KEPT;
 use super::options::ServeArgs;
 use super::work_part::WorkPart;
 use super::{
@@ -32,6 +31,7 @@ use crate::app::site::routes;
 use crate::app::site::routes::Routes;
 use crate::app::site::{Described, Site};
 use crate::app::x_sendfile::SendFile;
+use crate::config::reread::KEPT;
 use crate::config::{Config, Loaded};
 use crate::engines;
 use crate::engines::{PoolPlan, keeper_tasks};
@@ -134,16 +134,13 @@ impl ProjectKeeper {
     /// The configuration, if it has changed.
     fn next(&self) -> anyhow::Result<Option<Vec<u8>>> {
         let used = self.current();
-        let Some(read) = used.origin.read_again()? else {
+        let Some((read, changes)) = used.origin.read_changed()? else {
             return Ok(None);
         };
-        let changes = used.origin.changes_of_server(&read.origin)?;
-        if changes.is_empty() {
-            return Ok(None);
-        }
         if !self.versions.borrow_mut().may_plan(Instant::now()) {
             bail!(
-                "{KEPT}: another one was planned too often in the last seconds; reload again later"
+                "{KEPT}: changed configurations were planned too often in the last seconds; reload \
+                 again later"
             );
         }
         // A look-up may need the network, for which the keeper must not wait again and again.

@@ -114,7 +114,7 @@ impl KeptVersions {
         self.next.as_ref().unwrap_or(&self.current).clone()
     }
 
-    /// Has a front end boot this one. It takes the place of one that was not booted.
+    /// Offers this one to a front end. It replaces an offered one that was not applied.
     pub fn offer(&mut self, next: KeptVersion) {
         self.next = Some(Rc::new(next));
     }

@@ -7,11 +7,8 @@ use anyhow::{Context, bail};
 
 use super::addresses;
 use super::site_plans::Plans;
-use crate::config::reread::ConfigOrigin;
+use crate::config::reread::{ConfigOrigin, KEPT};
 use crate::config::{Config, Loaded};
-
-/// What a failed reload leaves.
-pub const KEPT: &str = "nothing was reloaded, and the old configuration stays in use";
 
 /// A changed configuration, and what it asks for.
 pub struct NextConfiguration {

@@ -8,9 +8,9 @@ use surus_sys::confine::AccessRules;
 use super::adopted_trees::Layout;
 use super::engine_setup::PlannedPool;
 use super::kept_versions::KeptVersion;
-use super::next_configuration::KEPT;
 use super::site_plans::Plans;
 use crate::config::Config;
+use crate::config::reread::KEPT;
 use crate::engines::{PoolPlan, external};
 use crate::keeper;
 

@@ -10,17 +10,18 @@ use tracing::{info, warn};
 
 use super::access_logs::AccessLogs;
 use super::acme::Renewals;
-use super::next_configuration::{KEPT, NextConfiguration, plan};
+use super::next_configuration::{NextConfiguration, plan};
 use super::options::ServeArgs;
-use super::served::Served;
+use super::served::{Served, ServedSite};
 use super::serving::Serving;
 use super::{planned_text, tls};
 use crate::config::Config;
-use crate::config::reread::ConfigOrigin;
+use crate::config::reread::{ConfigOrigin, KEPT};
 use crate::fronts::http::{Service, Tls};
 use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::SiteLogs;
+use crate::observe::status::EngineStatus;
 
 /// Applies changed configurations.
 pub(super) struct Reconfiguration {
@@ -89,13 +90,9 @@ impl OwnSource {
             let current = self.current.lock();
             current.unwrap_or_else(PoisonError::into_inner).clone()
         };
-        let Some(read) = origin.read_again()? else {
+        let Some((read, changes)) = origin.read_changed()? else {
             return Ok(None);
         };
-        let changes = origin.changes_of_server(&read.origin)?;
-        if changes.is_empty() {
-            return Ok(None);
-        }
         if self.is_watched {
             bail!("{KEPT}: with --watch, Surus starts again by itself when it has changed");
         }
@@ -118,7 +115,7 @@ impl Reconfiguration {
         let old = self.serving.served();
         // The old sites do not boot meanwhile.
         let booting = join_all(old.sites.iter().map(|site| site.booting.lock())).await;
-        let logs = AccessLogs::start(&next.config, &self.site_logs)?;
+        let logs = AccessLogs::start(&next.config, &self.site_logs).context(KEPT)?;
         let keeper = match &self.source {
             ConfigSource::Keeper(keeper) => Some(keeper.clone()),
             ConfigSource::Own(_) => None,
@@ -207,10 +204,14 @@ async fn boot(served: &Served, old: &Served) -> anyhow::Result<()> {
     let boots = boots.map(|site| site.clone().boot_beside(&sizes));
     let (mut failed, mut later) = (Vec::new(), Vec::new());
     for (site, booted) in served.sites.iter().zip(join_all(boots).await) {
-        let Err(error) = booted else { continue };
         let name = site.plan().name;
-        let mut old = old.sites.iter().filter(|old| old.plan().name == name);
-        match old.next() {
+        let old = old.sites.iter().find(|old| old.plan().name == name);
+        let booted = booted.and_then(|()| match old {
+            Some(old) => check_boots(site, old),
+            None => Ok(()),
+        });
+        let Err(error) = booted else { continue };
+        match old {
             _ if name.is_empty() => return Err(error),
             Some(old) if !old.is_served() => later.push((site, error)),
             _ => failed.push(format!("{name}: {error:#}")),
@@ -221,6 +222,24 @@ async fn boot(served: &Served, old: &Served) -> anyhow::Result<()> {
     }
     for (site, error) in later {
         site.boot_later(&error);
+    }
+    Ok(())
+}
+
+/// Rejects a site of which another engine serves a pool instead, if the pool has booted before.
+fn check_boots(site: &ServedSite, old: &ServedSite) -> anyhow::Result<()> {
+    let old: Vec<_> = old.engines().iter().map(|it| it.status()).collect();
+    for status in site.engines().iter().map(|engine| engine.status()) {
+        let has_booted = |old: &EngineStatus| old.engine == status.engine && old.instead.is_none();
+        if let Some(instead) = &status.instead
+            && old.iter().any(has_booted)
+        {
+            bail!(
+                "engine `{}` cannot boot the application any more, and `{instead}` would serve it; \
+                 the warning before says why",
+                status.engine
+            );
+        }
     }
     Ok(())
 }

@@ -81,6 +81,9 @@ const OF_SERVER: [&str; 13] = [
     "x_sendfile",
 ];
 
+/// What a failed reload leaves.
+pub const KEPT: &str = "nothing was reloaded, and the old configuration stays in use";
+
 /// Settings that an error names.
 const MAX_NAMED: usize = 5;
 
@@ -159,8 +162,8 @@ impl Changes {
             .map(|file| file.display().to_string())
             .collect();
         bail!(
-            "nothing was reloaded, and the old configuration stays in use: {} has changed what \
-             only a restart of Surus applies ({}); `surus check` says whether it is valid",
+            "{KEPT}: {} has changed what only a restart of Surus applies ({}); `surus check` says \
+             whether it is valid",
             files.join(" or "),
             list(&rejected)
         );
@@ -181,15 +184,22 @@ impl ConfigOrigin {
             env::read()?.into_iter(),
             self.engine.as_deref(),
         );
-        let read = read.context(
-            "nothing was reloaded, and the old configuration stays in use: the new one is not \
-             valid, and a restart would fail",
-        );
-        read.map(Some)
+        let invalid = || format!("{KEPT}: the new one is not valid, and a restart would fail");
+        read.with_context(invalid).map(Some)
+    }
+
+    /// The configuration, and what has changed in it for `surus serve`. None if nothing has. An
+    /// error if only a restart applies a change.
+    pub fn read_changed(&self) -> anyhow::Result<Option<(Loaded, Changes)>> {
+        let Some(read) = self.read_again()? else {
+            return Ok(None);
+        };
+        let changes = self.changes_of_server(&read.origin)?;
+        Ok((!changes.is_empty()).then_some((read, changes)))
     }
 
     /// What has changed since for `surus serve`. An error if only a restart applies a change.
-    pub fn changes_of_server(&self, now: &ConfigOrigin) -> anyhow::Result<Changes> {
+    fn changes_of_server(&self, now: &ConfigOrigin) -> anyhow::Result<Changes> {
         let mut changes = self.changes(now);
         let has_queues = changes.has_queues;
         let is_used = |it: &ChangedSetting| has_queues || !it.is_one_of(&OF_OTHERS);

@@ -45,8 +45,8 @@ pub fn identity(settings: &Confinement, php: &[u32]) -> anyhow::Result<Identity>
             if user.name != USERS[0] {
                 warn!(
                     user = user.name,
-                    "the front end runs as a user that other services may have, too; create one \
-                     for it (useradd --system surus), or set http.user"
+                    "the front end runs as a user that other services may have, too; set \
+                     http.user to a user of its own (useradd --system NAME)"
                 );
             }
             user

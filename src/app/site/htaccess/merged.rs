@@ -249,7 +249,7 @@ impl<'a> FileRules<'a> {
                 }
             }
         }
-        // As in Apache, `<If>` applies after all other sections.
+        // Again: one of them may be `<If>`, which Apache applies after all other sections.
         for set in uncertain.iter().flat_map(|block| &block.env) {
             set.apply_uncertain(facts, path, env);
         }

@@ -60,8 +60,9 @@ impl WorkerMemories {
     pub fn interrupt(&self, pid: u32) -> Result<(), &'static str> {
         let memory = self.lock().get(&pid).cloned();
         let memory = memory.ok_or("the worker's memory cannot be opened (/proc/self/mem)")?;
-        let has_begun = writer().is_some_and(|writer| writer.write(memory));
-        has_begun
+        let writer = writer().ok_or("the thread for backtraces cannot be started")?;
+        let is_asked = writer.write(memory);
+        is_asked
             .then_some(())
             .ok_or("writing to the memory of a worker takes too long")
     }
@@ -98,7 +99,8 @@ impl Writer {
         Some(Writer { asked, since })
     }
 
-    /// Has the thread write. False if it still does what it has begun long ago.
+    /// Asks the thread to write. False if its current write takes longer than [`LONGEST_WRITE`], or
+    /// if too many wait.
     fn write(&self, memory: Arc<WorkerMemory>) -> bool {
         let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
         let is_held = since.is_some_and(|since| since.elapsed() > LONGEST_WRITE);

@@ -12,8 +12,8 @@ use crate::observe::activity::Activity;
 /// How often the files are read while clients connect.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often they are read while none does. In a server that root has started, each reading forks
-/// the keeper.
+/// How often the files are read while no client connects. In a server that root has started, each
+/// reading forks the keeper.
 const IDLE_INTERVAL: Duration = Duration::from_secs(300);
 
 /// How often a certificate that ends soon is worth a warning.
@@ -52,8 +52,8 @@ pub async fn run(tls: Arc<Tls>) {
     }
 }
 
-/// Waits until the files must be read again. The first client after a pause causes it, so that no
-/// timer runs every few seconds for certificates that nobody gets.
+/// Waits until the files must be read again. The first client after a pause causes that.
+/// Otherwise a timer would run every few seconds for certificates that no client gets.
 async fn next_check(connecting: &Activity, is_urgent: bool) {
     connecting.reset();
     tokio::time::sleep(INTERVAL).await;
