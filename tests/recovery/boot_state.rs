@@ -324,11 +324,10 @@ fn changed_nice_value_of_the_session_is_noticed_while_requests_run() {
                 .unwrap_or_else(|log| panic!("{engine}: {log}")),
         };
         assert_eq!(site.get("/hello.php").body, " nice 0\n", "{engine}");
-        assert_eq!(
-            site.get("/hello.php?change=1").body,
-            " nice 19\n",
-            "{engine}"
-        );
+        // Without CAP_SYS_ADMIN, Linux refuses a change within 100 ms of any other: EAGAIN.
+        until("the nice value of the session changes", || {
+            site.get("/hello.php?change=1").body == " nice 19\n"
+        });
         until("requests are scheduled as before", || {
             (0..20).all(|_| site.get("/hello.php").body == " nice 0\n")
         });
