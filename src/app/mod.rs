@@ -8,6 +8,7 @@ pub mod error_pages;
 pub mod forwarded;
 pub mod host;
 pub(crate) mod response;
+pub(crate) mod retry_after;
 pub mod site;
 pub mod slow_request;
 pub mod static_files;

@@ -1,7 +1,7 @@
 //! Surus's own responses, and the corrections that PHP's responses need.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -9,11 +9,9 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use tracing::warn;
 
+use super::retry_after::{count_rejection, retry_after};
 use crate::event::{Failure, Response, ResponseBody};
 use crate::observe::rate_limit::RateLimit;
-
-/// The `Retry-After` value for a rejected client. Its connection is not read until then.
-pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub fn no_content() -> Response {
     let mut response = Response::new(ResponseBody::empty());
@@ -71,7 +69,7 @@ pub fn plain(status: StatusCode, why: &str) -> Response {
     if status == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(
             header::RETRY_AFTER,
-            HeaderValue::from(RETRY_AFTER.as_secs()),
+            HeaderValue::from(retry_after().as_secs()),
         );
     }
     response
@@ -103,6 +101,7 @@ fn log_overload(failure: &Failure, event: u64) {
     static REPORTED: RateLimit = RateLimit::new();
     static REJECTED: AtomicU64 = AtomicU64::new(0);
     REJECTED.fetch_add(1, Ordering::Relaxed);
+    count_rejection();
     if REPORTED.is_time(Instant::now()) {
         let requests = REJECTED.swap(0, Ordering::Relaxed);
         warn!(request_id = event, requests, status = 503, error = %failure, "request failed");
