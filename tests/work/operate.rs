@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::database::Kind;
 use super::laravel::{Laravel, debian};
@@ -81,6 +81,26 @@ fn paused_queue_returns_jobs_that_have_not_begun_and_continues_when_resumed() {
     for number in 0..5 {
         assert_eq!(plain.count(&format!("done {number}")), 1);
     }
+}
+
+#[test]
+fn pause_between_two_tries_of_a_job_keeps_the_order_of_its_group() {
+    let plain = Plain::new(Kind::Sqlite, "group = 'customer'\nbackoff = '1h'\n");
+    for (number, what) in [(1, "throw once"), (2, ""), (3, "")] {
+        let job = json!({ "n": number, "do": what, "customer": 1 });
+        plain.table.push("default", &job.to_string());
+    }
+    let work = plain.start(&["--workers", "2"]);
+    work.wait_for_log(|log| log.contains("it will run again"));
+    said(&plain.site, &work, &["work", "pause"]);
+    work.wait_until(|| plain.table.rows().iter().all(|row| !row.is_reserved));
+    let attempts = plain.table.rows().into_iter().map(|row| row.attempts);
+    assert_eq!(attempts.collect::<Vec<_>>(), [1, 0, 0]);
+    said(&plain.site, &work, &["work", "resume"]);
+    work.wait_until(|| plain.table.is_empty());
+    let notes = plain.notes().into_iter();
+    let done: Vec<_> = notes.filter(|note| note.starts_with("done")).collect();
+    assert_eq!(done, ["done 1", "done 2", "done 3"]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use Illuminate\Queue\Events\JobFailed;
 use Illuminate\Queue\Worker;
 use Illuminate\Queue\WorkerOptions;
 use Illuminate\Support\Facades\Facade;
+use Surus\Engine;
 
 /**
  * Runs jobs with Laravel's own worker, which decides about tries, backoff and failures. The caller
@@ -47,10 +48,15 @@ final class JobProcessor
         }
     }
 
-    /** Forgets what the last job has left in the container. */
+    /** Forgets what the last job has left in the application. */
     public function begin(): void
     {
         $this->unrecorded = null;
+        if (null !== $reset = $this->resetOfLaravel()) {
+            $reset();
+
+            return;
+        }
         if (method_exists($this->app, 'forgetScopedInstances')) {
             $this->app->forgetScopedInstances();
         }
@@ -58,17 +64,39 @@ final class JobProcessor
     }
 
     /**
+     * The function that `queue:work` calls before each job, which resets logs and databases, too.
+     * Null where the engine does that.
+     */
+    private function resetOfLaravel(): ?callable
+    {
+        // It creates these services.
+        if (Engine::forgets() || !$this->app->bound('db') || !$this->app->bound('log')) {
+            return null;
+        }
+        $read = static fn (Worker $worker): ?callable => $worker->resetScope ?? null;
+
+        return \Closure::bind($read, null, Worker::class)($this->app->make('queue.worker'));
+    }
+
+    /**
      * Whether jobs of a queue may run now, as `queue:work` asks before it takes one: not in
      * maintenance mode, nor while `queue:pause` or a listener of `Looping` stops the queue.
+     *
+     * @param bool $unpaused whether `queue:pause` need not be asked about
      */
-    public function mayRun(string $connection, string $queue, WorkerOptions $options): bool
+    public function mayRun(
+        string $connection,
+        string $queue,
+        WorkerOptions $options,
+        bool $unpaused = false
+    ): bool
     {
-        $this->begin();
         $ask = static fn (Worker $worker): bool => $worker->daemonShouldRun(
             $options,
             $connection,
             $queue
         ) && !match (true) {
+            $unpaused => false,
             method_exists($worker, 'getPausedQueues') => [] !== $worker->getPausedQueues(
                 $connection,
                 [$queue]
@@ -94,10 +122,20 @@ final class JobProcessor
     public function process(string $connection, Job $job, WorkerOptions $options): ?\Throwable
     {
         $this->begin();
+
+        return $this->run($connection, $job, $options);
+    }
+
+    /** The same after begin(). */
+    public function run(string $connection, Job $job, WorkerOptions $options): ?\Throwable
+    {
         try {
             $this->app->make('queue.worker')->process($connection, $job, $options);
         } catch (\Throwable $thrown) {
-            $this->app->make(ExceptionHandler::class)->report($thrown);
+            // Applications on Laravel 13 can leave that to listeners.
+            if (Worker::$reportJobExceptions ?? true) {
+                $this->app->make(ExceptionHandler::class)->report($thrown);
+            }
 
             return $thrown;
         }

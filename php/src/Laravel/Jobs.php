@@ -61,17 +61,23 @@ final class Jobs
         $options->backoff = (string) ($event['backoff'] ?? 0);
         if (
             !isset($event['lost'])
-                && !$this->processor->mayRun($event['connection'], $event['queue'], $options)
+                && !$this->processor->mayRun(
+                    $event['connection'],
+                    $event['queue'],
+                    $options,
+                    $event['unpaused'] ?? false
+                )
         ) {
             $this->disconnect();
 
             // An older binary does not know `refused`, and would take the job as done.
             return ['refused' => true, 'release' => 3];
         }
+        $this->processor->begin();
         $this->horizon->begun($job);
         $thrown = isset($event['lost'])
             ? $this->lost($event['connection'], $job, $options, $event['lost'])
-            : $this->processor->process($event['connection'], $job, $options);
+            : $this->processor->run($event['connection'], $job, $options);
         $this->horizon->ended($job);
         $this->disconnect();
         $release = match (true) {
@@ -100,7 +106,6 @@ final class Jobs
         array $lost
     ): \Throwable
     {
-        $this->processor->begin();
         // Laravel 10 and newer tell a timeout by its class.
         $class = $lost['timed_out'] && class_exists(TimeoutExceededException::class)
             ? TimeoutExceededException::class

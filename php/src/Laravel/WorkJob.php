@@ -12,6 +12,8 @@ final class WorkJob extends Job implements JobContract
     /** Seconds until it runs again; null if it does not. */
     public ?int $releasedFor = null;
 
+    private mixed $decoded = null;
+
     public function __construct(
         Container $container,
         string $connection,
@@ -33,6 +35,12 @@ final class WorkJob extends Job implements JobContract
     public function getRawBody(): string
     {
         return $this->body;
+    }
+
+    /** Laravel asks for it several times in each job. */
+    public function payload(): mixed
+    {
+        return $this->decoded ??= parent::payload();
     }
 
     public function attempts(): int

@@ -37,9 +37,13 @@ impl FromStr for Weighted {
                 (name, Some(weight.ok_or(wrong)?))
             }
         };
-        match name.is_empty() {
-            true => Err("the name is empty; write NAME or NAME=3".into()),
-            false => Ok(Weighted {
+        match name {
+            "" => Err("the name is empty; write NAME or NAME=3".into()),
+            // In `queue:work`, commas separate queues.
+            name if name.contains(',') => {
+                Err("it has a comma; write --queue for each queue: --queue a --queue b".into())
+            }
+            name => Ok(Weighted {
                 name: name.into(),
                 weight,
             }),
@@ -379,6 +383,13 @@ mod tests {
         assert_eq!(read("a=b=3"), Ok(("a=b".into(), Some(3))));
         for wrong in ["", "=3", "high=", "high=0", "high=1001", "high=x"] {
             assert!(read(wrong).is_err(), "{wrong}");
+        }
+        for several in ["high,low", "high,low=3"] {
+            assert!(
+                read(several)
+                    .unwrap_err()
+                    .contains("write --queue for each")
+            );
         }
     }
 }

@@ -16,6 +16,7 @@ use super::roadrunner::{self, TaskAnswer, TaskMessage};
 use super::runner::{JobAnswer, JobProgram, Runner};
 use super::settings::{Format, Queue};
 use crate::event::Failure;
+use crate::fronts::records::now;
 use crate::fronts::records::suspects::Suspects;
 use crate::observe::bounded::bounded;
 
@@ -183,10 +184,20 @@ impl Jobs<'_> {
                 .lost(job, runner, payload, &why, Some(why.clone()), None)
                 .await;
         }
-        let (why, losses, timed_out) = match self.pass(runner, job, payload, None, timeout).await {
+        let is_laravel = self.queue.format() == Format::Laravel;
+        let (queue, began) = (&self.queue.name, now());
+        let unpaused = is_laravel && runner.is_unpaused(queue);
+        let envelope = Envelope {
+            unpaused,
+            ..self.envelope(job, payload, timeout)
+        };
+        let (why, losses, timed_out) = match pass(runner, &envelope, timeout).await {
             Ok(Ok(decision)) => {
                 if !decision.refused {
                     self.suspects.forget(&self.name(job));
+                }
+                if is_laravel && !unpaused && !decision.refused {
+                    runner.note_unpaused(queue, began);
                 }
                 return decision.verdict(None);
             }
@@ -219,7 +230,11 @@ impl Jobs<'_> {
             timed_out: timed_out.map(|timeout| timeout.as_secs().max(1)),
             fail: poison.is_some(),
         };
-        match self.pass(runner, job, payload, Some(lost), RECORD).await {
+        let envelope = Envelope {
+            lost: Some(lost),
+            ..self.envelope(job, payload, RECORD)
+        };
+        match pass(runner, &envelope, RECORD).await {
             Ok(Ok(decision)) => decision.verdict(Some(poison.unwrap_or_else(|| why.into()))),
             // Even that has failed: its class may crash PHP when it is unserialized.
             _ => match poison {
@@ -241,17 +256,8 @@ impl Jobs<'_> {
         })
     }
 
-    /// Passes a job to the framework's adapter. The inner error is the message of a PHP that has
-    /// ended.
-    async fn pass(
-        &self,
-        runner: &Runner,
-        job: &Job,
-        payload: &str,
-        lost: Option<Lost<'_>>,
-        timeout: Duration,
-    ) -> Result<Result<Decision, String>, Failure> {
-        let envelope = Envelope {
+    fn envelope<'a>(&'a self, job: &'a Job, payload: &'a str, timeout: Duration) -> Envelope<'a> {
+        Envelope {
             connection: self.connection,
             queue: &self.queue.name,
             id: &job.lease.id,
@@ -260,15 +266,9 @@ impl Jobs<'_> {
             tries: self.queue.tries,
             backoff: self.queue.backoff.map(|pause| pause.0.as_secs()),
             timeout: timeout.as_secs(),
-            lost,
-        };
-        let envelope = serde_json::to_vec(&envelope).unwrap_or_default();
-        let id = &job.lease.id;
-        Ok(match runner.ask(envelope.into(), id, timeout).await? {
-            JobAnswer::Error { message, .. } => Err(message),
-            JobAnswer::Result(json) => serde_json::from_slice(&json)
-                .map_err(|error| format!("cannot parse the adapter's result: {error}")),
-        })
+            unpaused: false,
+            lost: None,
+        }
     }
 
     fn losses(&self, job: &Job, failure: &Failure) -> Option<u32> {
@@ -291,6 +291,20 @@ impl Jobs<'_> {
     fn name(&self, job: &Job) -> String {
         name(self.queue, job)
     }
+}
+
+/// Passes a job to the framework's adapter. The inner error is the message of a PHP that has ended.
+async fn pass(
+    runner: &Runner,
+    envelope: &Envelope<'_>,
+    timeout: Duration,
+) -> Result<Result<Decision, String>, Failure> {
+    let json = serde_json::to_vec(envelope).unwrap_or_default();
+    Ok(match runner.ask(json.into(), envelope.id, timeout).await? {
+        JobAnswer::Error { message, .. } => Err(message),
+        JobAnswer::Result(json) => serde_json::from_slice(&json)
+            .map_err(|error| format!("cannot parse the adapter's result: {error}")),
+    })
 }
 
 /// How a job is settled that a worker of RoadRunner has answered. Its message changes if the worker
@@ -358,6 +372,9 @@ struct Envelope<'a> {
     tries: Option<u32>,
     backoff: Option<u64>,
     timeout: u64,
+    /// Laravel has just been asked whether the queue is paused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unpaused: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<Lost<'a>>,
 }

@@ -1,9 +1,10 @@
 //! Sends a job to a worker and waits until no worker has work left for it.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub struct Runner {
     /// The Composer package's script that passes events to a handler.
     pub script: Script,
     next_event: AtomicU64,
+    /// By queue, when Laravel was asked last whether it is paused, and it was not.
+    unpaused: Mutex<HashMap<String, Instant>>,
 }
 
 /// What PHP responded.
@@ -44,6 +47,9 @@ pub enum JobAnswer {
 const MAX: usize = 8 << 20;
 /// How long after its deadline an engine may take to end a job.
 const LATE: Duration = Duration::from_secs(30);
+/// How long Laravel's answer counts that a queue is not paused. For each, it reads its cache, which
+/// may be a database that it must connect to.
+const UNPAUSED: Duration = Duration::from_millis(100);
 
 impl Runner {
     pub fn new(engine: Arc<dyn Engine>, script: Script) -> Runner {
@@ -51,7 +57,23 @@ impl Runner {
             engine,
             script,
             next_event: AtomicU64::new(1),
+            unpaused: Mutex::default(),
         }
+    }
+
+    /// Whether Laravel has just been asked, and a queue is not paused.
+    pub fn is_unpaused(&self, queue: &str) -> bool {
+        let asked = self.unpaused().get(queue).copied();
+        asked.is_some_and(|asked| now().saturating_duration_since(asked) < UNPAUSED)
+    }
+
+    /// Notes when Laravel was asked whether a queue is paused, and it was not.
+    pub fn note_unpaused(&self, queue: &str, asked: Instant) {
+        self.unpaused().insert(queue.to_string(), asked);
+    }
+
+    fn unpaused(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.unpaused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes `payload` to the handler. `id` is the job's, for PHP's context.

@@ -133,8 +133,18 @@ while ($request = $worker->next()) {
 			}
 			break;
 		case '/stop-after':
+			$end = $query['end'] ?? null;
+			$stop = pack_frame('{"stop":true}', 0, [13]);
+			if (isset($query['together'])) {
+				$worker->write($response((string) getmypid()).$stop);
+				break;
+			}
 			$worker->respond(200, (string) getmypid());
-			$worker->write(pack_frame('{"stop":true}', 0, [13]));
+			$worker->write($stop);
+			break;
+		case '/append':
+			file_put_contents($query['file'], getmypid()."\n", FILE_APPEND);
+			$worker->respond(200, 'appended');
 			break;
 		case '/exit-after':
 			$worker->respond(200, (string) getmypid());
@@ -174,4 +184,8 @@ while ($request = $worker->next()) {
 		default:
 			$worker->respond(404, 'no such scene');
 	}
+}
+// It was asked to end.
+if (isset($end)) {
+	touch($end);
 }

@@ -10,7 +10,7 @@ use super::super::table::now;
 use super::Laravel;
 
 /// A job for each feature, and what they need.
-pub const CLASSES: [(&str, &str); 7] = [
+pub const CLASSES: [(&str, &str); 8] = [
     (
         "Noted",
         r#"class Noted implements \Illuminate\Contracts\Queue\ShouldQueue
@@ -59,6 +59,18 @@ pub const CLASSES: [(&str, &str); 7] = [
 }",
     ),
     (
+        "Contextual",
+        r#"final class Contextual extends Noted
+{
+    public function handle(): void
+    {
+        $log = app('log');
+        Notes::note("$this->what after ".json_encode($log->sharedContext()));
+        $log->shareContext(['job' => $this->what]);
+    }
+}"#,
+    ),
+    (
         "Callbacks",
         r#"final class Callbacks
 {
@@ -104,7 +116,7 @@ pub const FEATURES: &str = r#"<?php
 require __DIR__.'/vendor/autoload.php';
 $app = require __DIR__.'/bootstrap/app.php';
 $app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap();
-use App\{Callbacks, Exclusive, Limited, Noted, Secret, Single};
+use App\{Callbacks, Contextual, Exclusive, Limited, Noted, Secret, Single};
 use Illuminate\Support\Facades\Bus;
 function console($app)
 {
@@ -123,6 +135,7 @@ match ($argv[1]) {
     'secret' => Secret::dispatch('secret'),
     'limited' => [Limited::dispatch('limited'), Limited::dispatch('limited')],
     'exclusive' => Exclusive::dispatch('exclusive'),
+    'contextual' => [Contextual::dispatch('first'), Contextual::dispatch('second')],
     'held' => Illuminate\Support\Facades\Cache::lock(
         'laravel-queue-overlap:App\Exclusive:same', 3600)->get(),
     'failed', 'retry' => console($app)->call(
@@ -232,4 +245,16 @@ fn features_of_laravel_and_its_tools_work() {
     work.wait_until(|| count("broken, attempt 1") == 4 && count("never, attempt 1") == 1);
     work.wait_until(|| laravel.table.rows().len() == 2);
     assert!(laravel.table.failed().is_empty());
+}
+
+#[test]
+fn log_context_of_a_job_does_not_reach_the_next_one_of_its_process() {
+    for version in ["laravel10", "laravel13"] {
+        let laravel = application(&framework(version));
+        laravel.run("features.php", &["contextual"]);
+        let work = laravel.start(&["--workers", "1", "--engine", "worker"]);
+        work.wait_until(|| laravel.table.is_empty());
+        let notes = laravel.notes();
+        assert_eq!(notes, ["first after []", "second after []"], "{version}");
+    }
 }

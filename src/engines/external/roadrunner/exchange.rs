@@ -12,7 +12,7 @@ use super::frame::{self, Item, Payload};
 use super::relay::OutgoingBytes;
 use super::request::RoadRunnerRequest;
 use super::response;
-use super::worker::{ASK_PID, ReceiveError, Worker};
+use super::worker::{ASK_PID, ReceiveError, Surplus, Worker, log_late_error};
 use crate::engine::Pending;
 use crate::engines::cgi::response::CgiParts;
 use crate::engines::external::exchange::{Exchange, ResponsePart};
@@ -117,6 +117,10 @@ impl RunningExchange {
     /// Sends the request to a new worker, if the one before cannot have run it.
     async fn retry(&mut self) -> Result<(), Failure> {
         if let Some(worker) = self.worker.take() {
+            // It would run the request, too, which it has not read yet.
+            if self.wants_to_stop && !self.is_taken {
+                worker.daemon.kill();
+            }
             self.inner.end_later(worker);
         }
         let worker = self.inner.start_worker(self.slot.index).await;
@@ -224,16 +228,15 @@ impl RunningExchange {
 
     /// An error frame, which ends the request and not the worker.
     fn error(&mut self, text: &[u8]) {
-        let text = String::from_utf8_lossy(text);
         match self.is_taken {
             true => {
+                let text = String::from_utf8_lossy(text);
                 self.failure = Some(Failure::Thrown(text.into_owned()));
                 self.is_finished = true;
             }
             false => {
                 let pid = self.worker.as_ref().map(|worker| worker.daemon.pid);
-                let error = &text[..];
-                error!(target: "php", pid, error, "PHP failed after its response");
+                log_late_error(pid, text);
             }
         }
     }
@@ -334,21 +337,6 @@ impl RunningExchange {
     }
 }
 
-/// Whether a worker that has ended its response has sent more of one.
-fn has_surplus(worker: &mut Worker) -> bool {
-    loop {
-        match worker.next() {
-            Ok(None) => return false,
-            // Also what a destructor throws.
-            Ok(Some(Item::Error(text))) => {
-                let (pid, error) = (worker.daemon.pid, String::from_utf8_lossy(&text));
-                error!(target: "php", pid, error = &error[..], "PHP failed after its response");
-            }
-            Ok(Some(_)) | Err(_) => return true,
-        }
-    }
-}
-
 impl Exchange for RunningExchange {
     fn next(&mut self) -> Pending<'_, Result<Option<ResponsePart>, Failure>> {
         Box::pin(self.part())
@@ -382,7 +370,9 @@ impl Exchange for RunningExchange {
             {
                 let received = worker.receive(&mut self.outgoing);
                 let received = tokio::time::timeout_at(deadline, received).await;
-                if !matches!(received, Ok(Ok(()))) || has_surplus(worker) {
+                let surplus = worker.surplus();
+                self.wants_to_stop |= surplus == Surplus::Stop;
+                if !matches!(received, Ok(Ok(()))) || surplus == Surplus::Invalid {
                     self.outgoing = OutgoingBytes::default();
                     self.fail("it did not read its request, or went on after its response");
                 }
@@ -390,9 +380,12 @@ impl Exchange for RunningExchange {
             if let Some(worker) = &mut self.worker
                 && self.is_finished
                 && !self.is_spoilt
-                && has_surplus(worker)
             {
-                self.fail("it went on after its response");
+                match worker.surplus() {
+                    Surplus::Nothing => {}
+                    Surplus::Stop => self.wants_to_stop = true,
+                    Surplus::Invalid => self.fail("it went on after its response"),
+                }
             }
             let worker = self.worker.take();
             let index = self.slot.index;

@@ -212,7 +212,13 @@ impl Inner {
     async fn take(self: &Arc<Self>, index: usize) -> anyhow::Result<Worker> {
         let mut slot = self.workers[index].lock().await;
         match slot.take() {
-            Some(worker) if worker.daemon.is_running() => Ok(worker),
+            Some(mut worker) if worker.daemon.is_running() => {
+                if worker.can_take_request() {
+                    return Ok(worker);
+                }
+                self.end_later(worker);
+                self.start_worker(index).await
+            }
             _ => self.start_worker(index).await,
         }
     }

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use futures_util::FutureExt;
 use serde::Deserialize;
 use tokio::net::unix::pipe;
+use tracing::{error, warn};
 
-use super::frame::{self, FrameError, Item, Parser};
+use super::frame::{self, FrameError, Item, Parser, Payload};
 use super::relay::{OutgoingBytes, Relay, RelayListener, Socket};
+use super::response;
 use crate::engines::external::command::{PhpLaunch, ProcessInputs};
 use crate::engines::external::daemon::Daemon;
 use crate::observe::first_lines::FirstLines;
@@ -47,6 +50,26 @@ pub struct Worker {
 pub enum ReceiveError {
     Ended,
     Malformed(FrameError),
+}
+
+/// What a worker has sent after its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surplus {
+    Nothing,
+    /// The wish to be replaced: `Worker::stop()`.
+    Stop,
+    Invalid,
+}
+
+/// Logs an error frame after a response: also what a destructor throws.
+pub fn log_late_error(pid: Option<u32>, text: &[u8]) {
+    let text = String::from_utf8_lossy(text);
+    let error = &text[..];
+    error!(target: "php", pid, error, "PHP failed after its response");
+}
+
+fn is_stop(payload: &Payload) -> bool {
+    response::is_stop(&payload.context, payload.body_len)
 }
 
 impl Worker {
@@ -212,6 +235,47 @@ impl Worker {
             match self.parser.item().map_err(ReceiveError::Malformed)? {
                 Some(Item::Noise(noise)) => self.log_noise(&noise),
                 item => return Ok(item),
+            }
+        }
+    }
+
+    /// Parses what it has sent since it ended its response, as far as that has been received.
+    pub fn surplus(&mut self) -> Surplus {
+        let mut found = Surplus::Nothing;
+        loop {
+            match self.next() {
+                Ok(None) => return found,
+                Ok(Some(Item::Error(text))) => log_late_error(Some(self.daemon.pid), &text),
+                Ok(Some(Item::Payload(payload))) if is_stop(&payload) => found = Surplus::Stop,
+                Ok(Some(Item::End)) if found == Surplus::Stop => {}
+                Ok(Some(_)) | Err(_) => return Surplus::Invalid,
+            }
+        }
+    }
+
+    /// Receives what it has sent since its last request ended, and drops it. Returns whether it may
+    /// get another request: not after `Worker::stop()`, nor after invalid output.
+    pub fn can_take_request(&mut self) -> bool {
+        // If its output has ended, its next request notices that.
+        let _ = self.relay.read(self.parser.buffer()).now_or_never();
+        loop {
+            let pid = self.daemon.pid;
+            match self.next() {
+                Ok(None) => return true,
+                Ok(Some(Item::Payload(payload))) if is_stop(&payload) => return false,
+                Ok(Some(Item::Payload(_))) => {
+                    warn!(pid, "a worker sent a response without a request; discarded");
+                }
+                Ok(Some(Item::Error(text))) => log_late_error(Some(pid), &text),
+                Ok(Some(_)) => {}
+                Err(broken) => {
+                    if let ReceiveError::Malformed(wrong) = broken {
+                        let reason = wrong.to_string();
+                        warn!(pid, reason, "invalid output of a worker; process killed");
+                    }
+                    self.daemon.kill();
+                    return false;
+                }
             }
         }
     }

@@ -1,21 +1,34 @@
-//! Tests of how runs are settled that have no answer of PHP.
+//! Tests of how runs are settled that have no answer of PHP, and of what adapters are told.
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::engine::{Engine, Pending, Prepared, Report};
-use crate::event::{Event, Response, Script};
+use crate::event::{Body, Event, Response, ResponseBody, Script};
 use crate::fronts::queue::job::Lease;
 use crate::observe::status::EngineStatus;
 
-/// An engine whose master process has exited and cannot boot.
-struct Restarting;
+/// An engine that gives the same answer to every job, and notes what it gets.
+struct Answering {
+    /// None: its master process has exited and cannot boot.
+    answer: Option<&'static str>,
+    asked: Mutex<Vec<serde_json::Value>>,
+}
 
-impl Engine for Restarting {
-    fn handle(&self, _: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
-        Box::pin(async { Err(Failure::Busy("PHP is restarting")) })
+impl Engine for Answering {
+    fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
+        if let Body::Memory(bytes) = event.request.body()
+            && let Ok(json) = serde_json::from_slice(bytes)
+        {
+            self.asked.lock().expect("no test has panicked").push(json);
+        }
+        let answer = match self.answer {
+            Some(answer) => Ok(Response::new(ResponseBody::from(answer))),
+            None => Err(Failure::Busy("PHP is restarting")),
+        };
+        Box::pin(async move { answer })
     }
 
     fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {
@@ -39,7 +52,14 @@ impl Engine for Restarting {
     }
 }
 
-fn runner() -> JobProgram {
+fn engine(answer: Option<&'static str>) -> Arc<Answering> {
+    Arc::new(Answering {
+        answer,
+        asked: Mutex::default(),
+    })
+}
+
+fn program(engine: Arc<Answering>) -> JobProgram {
     let script = Script {
         root: "/".into(),
         filename: Path::new("/events.php").into(),
@@ -47,49 +67,82 @@ fn runner() -> JobProgram {
         path_info: OsString::new(),
         query: None,
     };
-    JobProgram::Php(Arc::new(Runner::new(Arc::new(Restarting), script)))
+    JobProgram::Php(Arc::new(Runner::new(engine, script)))
+}
+
+/// Runs a job of a queue, and returns how it is settled.
+async fn run(runs: &JobProgram, name: &str, format: Format) -> Verdict {
+    let queue = Queue {
+        name: name.into(),
+        format: Some(format),
+        ..Queue::default()
+    };
+    let suspects = Suspects::default();
+    let jobs = Jobs {
+        runs,
+        queue: &queue,
+        connection: "",
+        suspects: &suspects,
+        max_losses: 3,
+        crashes: 0,
+    };
+    let mut job = Job {
+        lease: Lease {
+            id: "1".into(),
+            token: Bytes::new(),
+        },
+        payload: Bytes::from_static(b"{}"),
+        unread: None,
+        attempts: 1,
+    };
+    let verdict = jobs.run(&mut job).await;
+    assert!(suspects.is_empty());
+    verdict
 }
 
 #[tokio::test]
 async fn job_that_no_worker_could_take_is_postponed() {
-    let runs = runner();
+    let runs = program(engine(None));
     for format in [
         Format::Plain,
         Format::Laravel,
         Format::Messenger,
         Format::RoadRunner,
     ] {
-        let queue = Queue {
-            format: Some(format),
-            ..Queue::default()
-        };
-        let suspects = Suspects::default();
-        let jobs = Jobs {
-            runs: &runs,
-            queue: &queue,
-            connection: "",
-            suspects: &suspects,
-            max_losses: 3,
-            crashes: 0,
-        };
-        let mut job = Job {
-            lease: Lease {
-                id: "1".into(),
-                token: Bytes::new(),
-            },
-            payload: Bytes::from_static(b"{}"),
-            unread: None,
-            attempts: 1,
-        };
-        let verdict = jobs.run(&mut job).await;
+        let verdict = run(&runs, "default", format).await;
         assert_eq!(
             verdict.disposition,
             Disposition::Postpone(BUSY),
             "{format:?}"
         );
         assert_eq!(verdict.outcome.name(), "busy");
-        assert!(suspects.is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn laravel_is_asked_now_and_then_whether_a_queue_is_paused() {
+    let engine = engine(Some("{}"));
+    let runs = program(engine.clone());
+    for (queue, wait) in [("a", 0), ("a", 60), ("b", 0), ("a", 60), ("a", 0)] {
+        tokio::time::advance(Duration::from_millis(wait)).await;
+        let verdict = run(&runs, queue, Format::Laravel).await;
+        assert_eq!(verdict.outcome, Outcome::Done);
+    }
+    let asked = engine.asked.lock().expect("no test has panicked");
+    let unpaused: Vec<_> = asked.iter().map(|it| it["unpaused"] == true).collect();
+    assert_eq!(unpaused, [false, true, false, false, true]);
+}
+
+#[tokio::test]
+async fn refusal_does_not_say_that_a_queue_is_not_paused() {
+    let engine = engine(Some(r#"{"refused":true,"release":3}"#));
+    let runs = program(engine.clone());
+    for _ in 0..2 {
+        let verdict = run(&runs, "default", Format::Laravel).await;
+        assert_eq!(verdict.outcome, Outcome::Refused);
+    }
+    let asked = engine.asked.lock().expect("no test has panicked");
+    assert!(asked.iter().all(|it| it.get("unpaused").is_none()));
 }
 
 #[test]

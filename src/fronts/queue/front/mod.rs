@@ -428,17 +428,6 @@ impl Drive {
             }
         }
     }
-
-    fn resume(&mut self, begun: BegunJob, mut job: Job, left: Duration) {
-        if self.stops[begun.queue].is_cancelled() {
-            self.settle(begun.queue, job, Disposition::Release(left));
-            self.scheduler.abandon(begun);
-            return;
-        }
-        job.attempts += 1;
-        let isolation = self.isolation(begun.queue, &job);
-        self.scheduler.again(begun, job, isolation);
-    }
 }
 
 /// Waits until an instant; without one, for ever.

@@ -26,7 +26,8 @@ impl Drive {
             let name = &self.front.consumers[queue].queue.name;
             info!(
                 queue = name,
-                "the application runs no jobs at present: maintenance mode, queue:pause or Looping"
+                "the application runs no jobs at present: maintenance mode, queue:pause, Looping, \
+                 or a cache that fails, which Laravel reports"
             );
             let asked = until_it_runs_jobs(self.front.clone(), queue);
             self.asking.push(Box::pin(asked));

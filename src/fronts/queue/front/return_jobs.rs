@@ -1,5 +1,6 @@
 //! Returns jobs to their sources when a queue is paused or all stop.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,9 +10,12 @@ use tracing::{info, warn};
 
 use super::{Drive, Front, Receiving};
 use crate::fronts::queue::job::{Disposition, Job};
+use crate::fronts::queue::scheduler::BegunJob;
 
 /// How long requests for jobs may take to end after the grace period.
 const RECEIVE: Duration = Duration::from_secs(15);
+/// How long a broker may take to take back a job after the grace period.
+const SETTLE: Duration = Duration::from_secs(5);
 /// How long a broker may take to take the last settlements.
 const CLOSE: Duration = Duration::from_secs(5);
 
@@ -55,6 +59,29 @@ impl Drive {
         for job in jobs.into_iter().rev() {
             self.settle(queue, job, Disposition::Return);
         }
+    }
+
+    /// Lets a job of a group begin again after its pause, or gives it back if its queue has been
+    /// stopped meanwhile.
+    pub(super) fn resume(&mut self, begun: BegunJob, mut job: Job, left: Duration) {
+        let queue = begun.queue;
+        if !self.stops[queue].is_cancelled() {
+            job.attempts += 1;
+            let isolation = self.isolation(queue, &job);
+            self.scheduler.again(begun, job, isolation);
+            return;
+        }
+        self.scheduler.abandon(begun);
+        if self.front.consumers[queue].source.group(&job).is_some() {
+            // Its broker delivers no other job of the group before.
+            self.settle(queue, job, Disposition::Release(left));
+            return;
+        }
+        // Others of its group go back as well and would overtake it during a pause. Its next try
+        // has not begun, and does not count.
+        job.attempts += 1;
+        self.returned[queue].insert(0, job);
+        self.return_jobs(queue);
     }
 
     /// What is still under way, with the leases by which it is held.
@@ -116,10 +143,16 @@ impl Interrupted {
         let mut left: Vec<_> = returned.collect();
         let running = self.running.into_iter();
         left.extend(running.map(|(queue, job)| (queue, job, Disposition::Interrupt)));
+        let mut hanging = HashSet::new();
         for (queue, job, disposition) in left {
             let id = job.lease.id.clone();
             let settled = self.front.consumers[queue].source.settle(job, disposition);
-            match tokio::time::timeout(Duration::from_secs(5), settled).await {
+            // A broker that hangs would take as long for each of its jobs.
+            let limit = match hanging.contains(&queue) {
+                true => Duration::ZERO,
+                false => SETTLE,
+            };
+            match tokio::time::timeout(limit, settled).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     warn!(
@@ -128,7 +161,10 @@ impl Interrupted {
                         "cannot release a job"
                     );
                 }
-                Err(_) => warn!(job = id, "cannot release a job in time"),
+                Err(_) => {
+                    hanging.insert(queue);
+                    warn!(job = id, "cannot release a job in time");
+                }
             }
         }
         for consumer in &self.front.consumers {

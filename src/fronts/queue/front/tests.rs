@@ -347,6 +347,41 @@ async fn attempts_after(disposition: Disposition, outcome: Outcome) -> u32 {
 }
 
 #[tokio::test]
+async fn group_keeps_its_order_if_its_queue_is_stopped_between_two_tries() {
+    let source = Arc::default();
+    let queue = Queue {
+        group: Some("group".into()),
+        ..Queue::default()
+    };
+    let mut drive = drive_of(&[&source], queue);
+    let mut received = jobs(1..4).expect("they are made here");
+    for job in &mut received {
+        job.payload = Bytes::from_static(br#"{"group": 1}"#);
+    }
+    drive.received(0, Ok(received));
+    drive.scheduler.set_workers(1);
+    let (begun, job) = drive.scheduler.next(now()).expect("a job waits");
+    drive.ended(Ended {
+        begun,
+        job,
+        took: Duration::ZERO,
+        verdict: Verdict {
+            disposition: Disposition::Release(Duration::from_secs(3600)),
+            outcome: Outcome::Retried("failed".into()),
+        },
+    });
+    drive.is_receiving[0] = true;
+    drive.stop.cancel();
+    drive.drain();
+    let (begun, job, left) = drive.pausing.next().await.expect("its group waits");
+    drive.resume(begun, job, left);
+    // It has been tried once, and a return takes one away.
+    assert_eq!(drive.returned[0][0].attempts, 2);
+    drive.received(0, jobs(4..4));
+    assert_eq!(returned(drive, &source).await, ["3", "2", "1"]);
+}
+
+#[tokio::test]
 async fn job_that_no_worker_could_take_has_not_been_tried() {
     let (busy, failed) = ("busy".to_string(), "failed".to_string());
     let pause = Duration::ZERO;

@@ -135,7 +135,8 @@ impl OpenTables {
         );
         let values = [
             Value::Number(available_at),
-            Value::Number(attempts.into()),
+            // Jobs of a group run again without another reservation.
+            Value::Number(self.most_attempts.min(attempts.into())),
             id(&job.lease)?,
             token(&job.lease)?,
         ];

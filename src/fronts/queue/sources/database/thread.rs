@@ -15,6 +15,9 @@ use crate::fronts::queue::job::{Disposition, Job, Lease};
 const SOON: Duration = Duration::from_millis(2);
 /// Requests of one transaction.
 const MAX: usize = 256;
+/// Jobs that are done sooner than this after the last settlement are settled together, because a
+/// transaction costs as much CPU as a short job.
+const COLLECT: Duration = Duration::from_millis(2);
 /// A failure that takes so long is the server's or a lock's, and not that of one request.
 const SLOW: Duration = Duration::from_secs(4);
 
@@ -60,20 +63,26 @@ pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
     let mut poll_at = Instant::now();
     let is_watched = tables.connection().dialect().is_watched;
     let mut pace = PollPace::new(tables.connection().dialect().poll_interval());
+    // Settlements and extensions.
+    let mut others: Vec<Request> = Vec::new();
+    let mut settled_at = Instant::now();
     loop {
-        let first = match waiting.is_empty() {
-            true => arriving.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => arriving.recv_timeout(poll_at.saturating_duration_since(Instant::now())),
+        let wakes = [
+            (!waiting.is_empty()).then_some(poll_at),
+            (!others.is_empty()).then_some(settled_at + COLLECT),
+        ];
+        let first = match wakes.into_iter().flatten().min() {
+            None => arriving.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(at) => arriving.recv_timeout(at.saturating_duration_since(Instant::now())),
         };
         let first = match first {
             Ok(request) => Some(request),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => return settle(tables, others),
         };
         // After a timeout or a change, all queues are polled for which a caller waits.
         // A new request polls its own.
-        let mut is_change = first.is_none();
-        let mut others = Vec::new();
+        let mut is_change = first.is_none() && poll_at <= Instant::now();
         let mut stopped = Vec::new();
         let rest = std::iter::from_fn(|| arriving.try_recv().ok()).take(MAX);
         for request in first.into_iter().chain(rest) {
@@ -105,7 +114,10 @@ pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
                 other => others.push(other),
             }
         }
-        settle(tables, others);
+        if !may_wait(&others, settled_at) {
+            settle(tables, std::mem::take(&mut others));
+            settled_at = Instant::now();
+        }
         let mut callers = Vec::new();
         let is_due = |one: &mut Waiting| is_change || one.is_new;
         callers.extend(waiting.extract_if(.., is_due));
@@ -183,6 +195,15 @@ fn receive(tables: &mut dyn JobTable, mut callers: Vec<Waiting>) -> Vec<Waiting>
         }
     }
     still
+}
+
+/// Whether requests may wait for others: those of jobs that are done. If Surus is killed meanwhile,
+/// these run again.
+fn may_wait(requests: &[Request], settled_at: Instant) -> bool {
+    requests.is_empty()
+        || requests.len() < MAX
+            && settled_at.elapsed() < COLLECT
+            && requests.iter().all(|request| done(request).is_some())
 }
 
 /// Runs settlements and extensions in one transaction. If that fails, each has its own: the
@@ -286,42 +307,42 @@ mod tests {
     }
 
     #[cfg(feature = "sqlite")]
-    #[test]
-    fn settlement_that_the_database_refuses_holds_up_no_other() {
-        use super::super::{Settlement, Tables, open};
+    mod in_sqlite {
+        use tokio::sync::oneshot;
+
+        use super::super::super::{Settlement, Tables, open};
+        use super::*;
         use crate::fronts::queue::sources::Place;
 
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("jobs.sqlite");
-        let producer = rusqlite::Connection::open(&file).unwrap();
-        producer
-            .execute_batch(
+        const LEASE: Duration = Duration::from_secs(90);
+
+        type Settled = oneshot::Receiver<anyhow::Result<()>>;
+
+        /// Opens tables with four jobs. `exception` is the column of that name.
+        fn open_tables(directory: &tempfile::TempDir, exception: &str) -> Box<dyn JobTable> {
+            let file = directory.path().join("jobs.sqlite");
+            let producer = rusqlite::Connection::open(&file).unwrap();
+            let sql = format!(
                 "create table jobs (id integer primary key, queue text, payload text, \
-                 attempts integer, reserved_at integer, available_at integer, created_at integer); \
+                 attempts tinyint unsigned, reserved_at integer, available_at integer, \
+                 created_at integer); \
                  create table failed_jobs (id integer primary key, connection text, queue text, \
-                 payload text, exception text check (length(exception) < 10), failed_at text); \
+                 payload text, exception {exception}, failed_at text); \
                  insert into jobs (queue, payload, attempts, available_at, created_at) values \
                  ('q', '1', 0, 0, 0), ('q', '2', 0, 0, 0), ('q', '3', 0, 0, 0), \
-                 ('q', '4', 0, 0, 0);",
-            )
-            .unwrap();
-        let laravel = Tables::Laravel {
-            jobs: "jobs".into(),
-            failed: "failed_jobs".into(),
-            max_payload: 1000,
-        };
-        let mut tables = open::tables(&Place::Sqlite(file), &laravel).unwrap();
-        let lease = Duration::from_secs(90);
-        let jobs = tables.receive("q", lease, 4).unwrap();
-        let mut requests = Vec::new();
-        let mut replies = Vec::new();
-        let held = jobs[3].lease.clone();
-        for (job, disposition) in jobs.into_iter().zip([
-            Disposition::Bury("longer than the column".into()),
-            Disposition::Done,
-            Disposition::Postpone(Duration::ZERO),
-        ]) {
-            let (reply, answer) = tokio::sync::oneshot::channel();
+                 ('q', '4', 0, 0, 0);"
+            );
+            producer.execute_batch(&sql).unwrap();
+            let laravel = Tables::Laravel {
+                jobs: "jobs".into(),
+                failed: "failed_jobs".into(),
+                max_payload: 1000,
+            };
+            open::tables(&Place::Sqlite(file), &laravel).unwrap()
+        }
+
+        fn settlement(job: Job, disposition: Disposition) -> (Request, Settled) {
+            let (reply, settled) = oneshot::channel();
             let settlement = Settlement {
                 queue: "q".into(),
                 connection: "".into(),
@@ -329,21 +350,83 @@ mod tests {
                 disposition,
                 released: ReleasedRow::Same,
             };
-            requests.push(Request::Settle(Box::new(settlement), reply));
-            replies.push(answer);
+            (Request::Settle(Box::new(settlement), reply), settled)
         }
-        let (reply, mut extended) = tokio::sync::oneshot::channel();
-        requests.push(Request::Extend(vec![held], reply));
-        settle(&mut *tables, requests);
-        let is_settled = |reply: &mut tokio::sync::oneshot::Receiver<anyhow::Result<()>>| {
-            reply.try_recv().unwrap().is_ok()
-        };
-        let settled: Vec<_> = replies.iter_mut().map(is_settled).collect();
-        assert_eq!(settled, [false, true, true]);
-        let lost = extended.try_recv().unwrap().unwrap();
-        assert!(lost.is_empty(), "{lost:?}");
-        let again = tables.receive("q", lease, 4).unwrap();
-        let again = again.iter().map(|job| (&*job.lease.id, job.attempts));
-        assert_eq!(again.collect::<Vec<_>>(), [("3", 1)]);
+
+        /// Reserves all jobs. Returns their ids and their attempts before.
+        fn left(tables: &mut dyn JobTable) -> Vec<(String, u32)> {
+            let left = tables.receive("q", LEASE, 9).unwrap().into_iter();
+            left.map(|job| (job.lease.id, job.attempts - 1)).collect()
+        }
+
+        #[test]
+        fn settlement_that_the_database_refuses_holds_up_no_other() {
+            let directory = tempfile::tempdir().unwrap();
+            let check = "text check (length(exception) < 10)";
+            let mut tables = open_tables(&directory, check);
+            let jobs = tables.receive("q", LEASE, 4).unwrap();
+            let held = jobs[3].lease.clone();
+            let dispositions = [
+                Disposition::Bury("longer than the column".into()),
+                Disposition::Done,
+                Disposition::Postpone(Duration::ZERO),
+            ];
+            let settlements = jobs.into_iter().zip(dispositions);
+            let (mut requests, mut replies): (Vec<_>, Vec<_>) = settlements
+                .map(|(job, disposition)| settlement(job, disposition))
+                .unzip();
+            let (reply, mut extended) = oneshot::channel();
+            requests.push(Request::Extend(vec![held], reply));
+            settle(&mut *tables, requests);
+            let is_settled = |reply: &mut Settled| reply.try_recv().unwrap().is_ok();
+            let settled: Vec<_> = replies.iter_mut().map(is_settled).collect();
+            assert_eq!(settled, [false, true, true]);
+            let lost = extended.try_recv().unwrap().unwrap();
+            assert!(lost.is_empty(), "{lost:?}");
+            assert_eq!(left(&mut *tables), [("3".to_string(), 0)]);
+        }
+
+        #[test]
+        fn jobs_that_are_done_wait_for_others_and_are_settled_at_the_end() {
+            let directory = tempfile::tempdir().unwrap();
+            let mut tables = open_tables(&directory, "text");
+            let mut jobs = tables.receive("q", LEASE, 4).unwrap();
+            let release = Disposition::Release(Duration::ZERO);
+            let (released, _) = settlement(jobs.remove(3), release);
+            let done = jobs
+                .into_iter()
+                .map(|job| settlement(job, Disposition::Done));
+            let (done, replies): (Vec<_>, Vec<_>) = done.unzip();
+            let now = Instant::now() + Duration::from_secs(60);
+            assert!(may_wait(&done, now));
+            assert!(!may_wait(&[released], now), "its next run does");
+            let Some(earlier) = Instant::now().checked_sub(COLLECT) else {
+                return;
+            };
+            assert!(!may_wait(&done, earlier));
+            let (requests, arriving) = std::sync::mpsc::channel();
+            for request in done {
+                assert!(requests.send(request).is_ok());
+            }
+            drop(requests);
+            run(&mut *tables, arriving);
+            for mut reply in replies {
+                assert!(reply.try_recv().unwrap().is_ok());
+            }
+            assert!(left(&mut *tables).is_empty(), "the fourth is reserved");
+        }
+
+        #[test]
+        fn more_tries_than_the_column_can_hold_are_cut() {
+            let directory = tempfile::tempdir().unwrap();
+            let mut tables = open_tables(&directory, "text");
+            let mut job = tables.receive("q", LEASE, 1).unwrap().remove(0);
+            job.attempts = 300;
+            let release = Disposition::Release(Duration::ZERO);
+            let same = ReleasedRow::Same;
+            tables.settle_one("q", "", &job, &release, same).unwrap();
+            let again = tables.receive("q", LEASE, 1).unwrap();
+            assert_eq!((&*again[0].lease.id, again[0].attempts), ("1", 255));
+        }
     }
 }
