@@ -33,7 +33,8 @@ final class Checkpoint
     /** @var list<\ReflectionProperty> static properties that PHP cannot make uninitialized again */
     private array $uninitialized = [];
 
-    private int $classes = 0;
+    /** @var array<string, int> saved classes by name; a later one is not always the last */
+    private array $classes = [];
 
     /** @var array<class-string, \Closure> writers of the properties that a class declares */
     private static array $writers = [];
@@ -90,9 +91,8 @@ final class Checkpoint
     /** Saves the static properties of all classes, and what is reachable from them. */
     public function noteStatics(): void
     {
-        $classes = get_declared_classes();
-        $this->classes = \count($classes);
-        foreach ($classes as $class) {
+        $this->classes = array_flip(get_declared_classes());
+        foreach ($this->classes as $class => $_) {
             $values = $this->noteClass(
                 new \ReflectionClass($class),
                 static fn (\ReflectionProperty $property) => $property->isInitialized()
@@ -137,8 +137,10 @@ final class Checkpoint
                 }
             }
         }
-        $classes = get_declared_classes();
-        foreach (\array_slice($classes, $this->classes) as $class) {
+        $declared = get_declared_classes();
+        $isSame = \count($declared) === \count($this->classes);
+        $classes = $isSame ? $this->classes : array_flip($declared);
+        foreach ($isSame ? [] : array_diff_key($classes, $this->classes) as $class => $_) {
             // The class was loaded by the request, so it had its defaults at the checkpoint.
             $this->noteClass(
                 new \ReflectionClass($class),
@@ -147,7 +149,7 @@ final class Checkpoint
                     : [],
             );
         }
-        $this->classes = \count($classes);
+        $this->classes = $classes;
         foreach ($this->statics as [$putBack, $then]) {
             $putBack($then);
         }

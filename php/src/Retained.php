@@ -5,19 +5,31 @@ namespace Surus;
 /**
  * Finds what keeps objects of a request (the request, its session, its user) after the request has
  * ended, and reports each place once. Watching costs a weak reference. The search runs only if an
- * object has outlived its request, and then for the 1st, 2nd, 4th, 8th … time.
+ * object has outlived its request, and then for the 1st, 2nd, 4th, 8th … time. Static properties
+ * and static variables are compared with it the first 20 times, too, because that is cheap.
  */
 final class Retained
 {
+    /** How many objects a search visits. */
     private const MOST = 200_000;
+
+    /** How many times statics are compared, however often objects outlive their requests. */
+    private const FIRST = 20;
+
+    /** How many objects wait to be compared with statics. */
+    private const UNSEARCHED = 64;
 
     /** @var list<\WeakReference<object>> */
     private array $watched = [];
+
+    /** @var list<\WeakReference<object>> objects that statics have not been compared with */
+    private array $unsearched = [];
 
     /** @var array<string, true> */
     private array $named = [];
 
     private int $suspicions = 0;
+    private readonly Statics $statics;
 
     /**
      * @param \Closure(): iterable<string, mixed>      $roots         roots of the search, besides
@@ -34,6 +46,7 @@ final class Retained
         private readonly \Closure $log,
         private readonly array $harmless = [],
     ) {
+        $this->statics = new Statics($isApplication);
     }
 
     public function watch(?object $object): void
@@ -52,7 +65,18 @@ final class Retained
             return;
         }
         $times = ++$this->suspicions;
-        if (0 === ($times & ($times - 1))) {
+        $isPowerOfTwo = 0 === ($times & ($times - 1));
+        // A static variable often keeps only the first object that it gets, so none is skipped.
+        $this->unsearched = array_values(array_filter(
+            [...$this->unsearched, ...$this->watched],
+            static fn (\WeakReference $one) => null !== $one->get(),
+        ));
+        if ($times <= self::FIRST || $isPowerOfTwo) {
+            $this->nameStatics();
+            $this->unsearched = [];
+        }
+        $this->unsearched = \array_slice($this->unsearched, -self::UNSEARCHED);
+        if ($isPowerOfTwo) {
             // Unreachable cycles hold objects, too, until they are collected.
             gc_collect_cycles();
             foreach (self::alive($this->watched) as $object) {
@@ -75,7 +99,7 @@ final class Retained
         foreach (($this->roots)() as $name => $value) {
             $queue->enqueue([$value, $name, null]);
         }
-        foreach ($onlyRoots ? [] : $this->statics() as $name => $value) {
+        foreach ($onlyRoots ? [] : $this->statics->values() as $name => $value) {
             $queue->enqueue([$value, $name, str_contains($name, '(library) ') ? null : $name]);
         }
         $seen = [spl_object_id($this) => $this, spl_object_id($queue) => $queue];
@@ -122,19 +146,38 @@ final class Retained
         return $found;
     }
 
+    /** Names all statics that hold objects, also several that hold the same object. */
+    private function nameStatics(): void
+    {
+        $holders = $this->statics->holders(self::alive($this->unsearched));
+        foreach ($holders as $holder => $object) {
+            $this->report($holder, $object);
+        }
+    }
+
     private function name(object $object): void
     {
         $holder = $this->holder($object) ?? 'something unknown (an extension, a running generator)';
-        if ('' === $holder || isset($this->named[$holder])) {
+        if ('' !== $holder) {
+            $this->report($holder, $object);
+        }
+    }
+
+    private function report(string $holder, object $object): void
+    {
+        if (isset($this->named[$holder])) {
             return;
         }
         $this->named[$holder] = true;
         ($this->log)(\sprintf(
-            'surus: %s keeps the %s of a request that has ended; on the engine "%s" the next visitor may get '
-            .'it. Clear it when a request ends, or use the engine "rewind", which restores all memory',
+            'surus: %s keeps the %s of a request that has ended; on the engine "%s" the next '
+            .'visitor may get it. %s, or use the engine "rewind", which restores all memory',
             ltrim(str_replace('(library) ', '', $holder), '\\'),
             $object::class,
             Engine::name() ?? 'worker',
+            str_contains($holder, ' (static variable $')
+                ? 'Only its function can clear it: fetch the object in each call'
+                : 'Clear it when a request ends',
         ));
     }
 
@@ -163,7 +206,7 @@ final class Retained
                 $function->getStartLine()
             );
             yield [$function->getClosureThis(), $at, null];
-            yield [$function->getStaticVariables(), $at, $function->getClosureScopeClass()];
+            yield [$this->statics->variablesOf($function), $at, $function->getClosureScopeClass()];
 
             return;
         }
@@ -180,37 +223,6 @@ final class Retained
             }
         } elseif ($object instanceof \ArrayObject || $object instanceof \ArrayIterator) {
             yield [$object->getArrayCopy(), $class->name, null];
-        }
-    }
-
-    /**
-     * @return iterable<string, mixed> static properties, and static variables of the application's
-     * functions
-     */
-    private function statics(): iterable
-    {
-        foreach (get_declared_classes() as $name) {
-            $class = new \ReflectionClass($name);
-            if ($class->isInternal() || str_starts_with($name, 'Surus\\')) {
-                continue;
-            }
-            $applications = ($this->isApplication)($class);
-            foreach ($class->getStaticProperties() as $property => $value) {
-                yield ($applications ? '' : '(library) ')."$name::\$$property" => $value;
-            }
-            if ($applications) {
-                foreach ($class->getMethods() as $method) {
-                    if ($method->class === $name) {
-                        yield "$name::$method->name() (a static variable)" =>
-                            $method->getStaticVariables();
-                    }
-                }
-            }
-        }
-        foreach (get_defined_functions()['user'] as $name) {
-            yield "$name() (a static variable)" => (
-                new \ReflectionFunction($name)
-            )->getStaticVariables();
         }
     }
 

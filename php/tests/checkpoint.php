@@ -268,6 +268,27 @@ return [
         $checkpoint->restore();
         same([['default'], null], [Later::$list, Later::get()]);
     },
+    'statics of a class declared in the middle get their defaults' => static function (): void {
+        // PHP gives a class the place at which its file was compiled, before later classes.
+        eval(
+            'function declare_between() { if (!class_exists("Between")) { class Between { public static $user = "default"; } } }'
+        );
+        eval('class AfterBetween { public static $user = "default"; }');
+        $ours = static fn (ReflectionClass $class): bool => \in_array(
+            $class->name,
+            ['Between', 'AfterBetween'],
+            true
+        );
+        AfterBetween::$user = 'boot';
+        $checkpoint = new Checkpoint($ours);
+        $checkpoint->noteStatics();
+        foreach (['ada', 'bob'] as $visitor) {
+            declare_between();
+            Between::$user = AfterBetween::$user = $visitor;
+            $checkpoint->restore();
+            same(['default', 'boot'], [Between::$user, AfterBetween::$user]);
+        }
+    },
     'properties that stay initialized are told once' => static function (): void {
         eval(
             'final class Typed { private static string $name; public readonly string $once; function set($to) { self::$name = $to; $this->once ??= $to; } }'
@@ -305,7 +326,7 @@ return [
         Basket::$current = null;
         $other = new stdClass();
         Held::keep($other);
-        same('Held::keep() (a static variable)', $search([], $other));
+        same('Held::keep() (static variable $kept)', $search([], $other));
         same(
             '',
             $search(

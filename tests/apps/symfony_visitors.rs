@@ -1,6 +1,8 @@
 //! Interleaves two users and an anonymous visitor in one Symfony application: none sees another's
 //! data.
 
+mod left_behind;
+
 use super::client::{Client, PROXY};
 use super::learned::teach;
 use super::site::{BOOTING, Site, framework};
@@ -469,30 +471,4 @@ fn symfony_5_visitors_on_booted_engines_get_answers_of_classic() {
 #[test]
 fn symfony_7_visitors_on_booted_engines_get_answers_of_classic() {
     every_engine_answers_as_classic("symfony7");
-}
-
-/// Symfony cannot reset a service without reset().
-#[test]
-fn symfony_service_that_keeps_a_request_is_named_once_on_worker() {
-    let site = site("symfony7");
-    let surus = serve(&site, "worker", "1", "");
-    let visitor = Client::new(&surus.url);
-    for n in 1..=4 {
-        assert_eq!(visitor.get(&format!("/keeps?q={n}")).ok().json(), "1");
-    }
-    surus.wait_for_log(|log| log.contains("surus: "));
-    visitor.get("/page").ok();
-    let log = surus.log();
-    let named: Vec<&str> = log
-        .lines()
-        .filter(|line| line.contains("surus: "))
-        .collect();
-    assert_eq!(named.len(), 1, "{log}");
-    assert!(
-        named[0].replace(r"\\", r"\").contains(
-            r"App\Service\Keeper->request keeps the Symfony\Component\HttpFoundation\Request"
-        ),
-        "{}",
-        named[0]
-    );
 }

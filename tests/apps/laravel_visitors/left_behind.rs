@@ -23,7 +23,7 @@ fn request_kept_by_laravel_function_is_named_once_on_worker() {
     assert_eq!(named.len(), 1, "{log}");
     for part in [
         concat!(
-            r"App\Http\Controllers\Pages::keeps() (a static variable) ",
+            r"App\Http\Controllers\Pages::keeps() (static variable $kept) ",
             r"keeps the Illuminate\Http\Request",
         ),
         "use the engine",
@@ -31,6 +31,44 @@ fn request_kept_by_laravel_function_is_named_once_on_worker() {
         let plain = named[0].replace(r"\\", r"\");
         assert!(plain.contains(part), "{plain}");
     }
+}
+
+/// Two static variables hold the same request, and another one an array with sessions.
+#[test]
+fn each_static_variable_of_laravel_that_keeps_a_visitors_object_is_named_on_worker() {
+    let site = site("laravel10").replace(
+        "app/Http/Controllers/Pages.php",
+        "$kept ??= $request;",
+        "$kept ??= $request;
+        static $sessions = [];
+        $sessions[] = ['of' => $request->session()];
+        remembered($request);",
+    );
+    let routes = std::fs::read_to_string(site.www().join("routes/web.php")).unwrap();
+    let function = "
+function remembered(Request $request): Request
+{
+    static $first;
+
+    return $first ??= $request;
+}
+";
+    let site = site.write("routes/web.php", &(routes + function));
+    let surus = serve(&site, "worker", "1", "");
+    let visitor = Client::new(&surus.url);
+    for n in 1..=3 {
+        let kept = visitor.get(&format!("/keeps?q={n}")).ok().json();
+        assert_eq!(kept, "1");
+    }
+    for named in [
+        r"\Pages::keeps() (static variable $kept) keeps the Illuminate\Http\Request",
+        r"\Pages::keeps() (static variable $sessions) keeps the Illuminate\Session\Store",
+        r"remembered() (static variable $first) keeps the Illuminate\Http\Request",
+    ] {
+        surus.wait_for_log(|log| log.replace(r"\\", r"\").contains(named));
+    }
+    let log = surus.log();
+    assert_eq!(log.matches("surus: ").count(), 3, "{log}");
 }
 
 /// PHP cannot make them uninitialized again, so another worker serves the next visitor.
