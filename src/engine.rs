@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, watch};
 
 use crate::event::{Event, Failure, Response};
 use crate::observe::status::{EngineStatus, LeftOutReason};
@@ -131,6 +131,12 @@ pub trait Engine: Send + Sync {
     /// over](Prepared::change_over). The error has PHP's message.
     fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>>;
 
+    /// Keeps the engine from booting by itself, as it does after PHP has exited, until the result
+    /// is dropped. None if it never does.
+    fn hold_recovery(&self) -> Pending<'_, Option<OwnedMutexGuard<()>>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Boots the application and switches over if that succeeds. On an error the running version
     /// stays.
     fn reload(&self) -> Pending<'_, anyhow::Result<()>> {
@@ -148,8 +154,8 @@ pub trait Engine: Send + Sync {
         None
     }
 
-    /// Whether the booted application has changed, by a check that is made now. False if nothing is
-    /// checked.
+    /// Whether the booted application has changed, by a check that is made now. False if the boot
+    /// has not recorded its files.
     fn is_outdated(&self) -> Pending<'_, bool> {
         Box::pin(std::future::ready(false))
     }

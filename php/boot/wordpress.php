@@ -6,26 +6,39 @@
  */
 
 /**
- * Entry scripts that say what they are before they load WordPress: they need a process that has not
- * loaded it.
+ * Entry scripts that need a process that has not loaded WordPress: they say before what they are,
+ * or do their work only if they load it.
  */
-const SURUS_CLASSIC = '#^/(wp-admin/|wp-(activate|cron|mail|signup)\.php|xmlrpc\.php)#';
+const SURUS_CLASSIC = '#^/(wp-admin/|wp-(activate|cron|mail|signup|trackback)\.php|xmlrpc\.php)#';
 
-$surus_options = new Surus_Options();
+$surus_options      = new Surus_Options();
+$surus_translations = new Surus\Boot\Translations();
 
-// WordPress takes over hooks that are there before it is. The second is the last before the visitor
-// is looked at.
+// WordPress takes over hooks that are there before it is. The last one is the last before the
+// visitor is looked at.
 $wp_filter = [
 	'all'               => [
 		Surus_Options::PRIORITY => [ [ 'function' => $surus_options, 'accepted_args' => 1 ] ]
 	],
+	'load_textdomain'   => [
+		Surus\Boot\Translations::PRIORITY => [
+			[ 'function' => $surus_translations, 'accepted_args' => 2 ]
+		]
+	],
 	'after_setup_theme' => [
 		PHP_INT_MAX => [
-			[ 'function' => new Surus_Checkpoint( $_SERVER, $surus_options ), 'accepted_args' => 0 ]
+			[
+				'function'      => new Surus_Checkpoint(
+					$_SERVER,
+					$surus_options,
+					$surus_translations
+				),
+				'accepted_args' => 0
+			]
 		]
 	],
 ];
-unset( $surus_options );
+unset( $surus_options, $surus_translations );
 
 require $_SERVER['DOCUMENT_ROOT'] . '/wp-load.php';
 
@@ -38,7 +51,8 @@ final class Surus_Checkpoint {
 
 	public function __construct(
 		private readonly array $server,
-		private readonly Surus_Options $options
+		private readonly Surus_Options $options,
+		private readonly Surus\Boot\Translations $translations
 	) {
 	}
 
@@ -48,7 +62,14 @@ final class Surus_Checkpoint {
 				'A network of sites looks at the request before it loads plugins. It belongs to the engine `classic`.'
 			);
 		}
+		$cache = realpath( WP_CONTENT_DIR . '/advanced-cache.php' );
+		if ( in_array( $cache, get_included_files(), true ) ) {
+			throw new Error(
+				"$cache (WP_CACHE) answers requests before WordPress loads. It belongs to the engine `classic`."
+			);
+		}
 		$this->options->save();
+		$this->translations->save();
 		$locale  = determine_locale();
 		$vars    = self::vars();
 		$filters = self::filters();
@@ -69,11 +90,12 @@ final class Surus_Checkpoint {
 		$vars();
 		$filters();
 		wp_start_scraping_edited_file_errors();
+		self::recover();
 		wp_magic_quotes();
 		unset( $GLOBALS['wp_actions']['sanitize_comment_cookies'] );
 		do_action( 'sanitize_comment_cookies' );
 		if ( determine_locale() !== $locale ) {
-			load_default_textdomain();
+			$this->translations->load( $locale );
 			$GLOBALS['wp_locale'] = new WP_Locale();
 			$ahead->undo();
 		}
@@ -107,6 +129,13 @@ final class Surus_Checkpoint {
 		wp_cache_init();
 		// The second call adds the global groups.
 		wp_start_object_cache();
+	}
+
+	/** Begins recovery mode by its link, or goes on with it by its cookie. */
+	private static function recover(): void {
+		if ( wp_recovery_mode()->is_initialized() ) {
+			wp_recovery_mode()->initialize();
+		}
 	}
 
 	private static function refuse(): void {

@@ -127,6 +127,8 @@ bool surus_settings_read(int fd)
 			surus_settings.project_target = value;
 		} else if (IS("warms_up")) {
 			surus_settings.warms_up = *value == '1';
+		} else if (IS("learns")) {
+			surus_settings.learns = *value == '1';
 		} else if (IS("workers")) {
 			surus_settings.workers = (uint32_t)strtoul(value, NULL, 10);
 		} else if (IS("slots")) {

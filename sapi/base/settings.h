@@ -20,6 +20,7 @@ struct surus_settings {
 	char *project; /* the application's directory as the user has named it; NULL: not given */
 	char *project_target; /* where its links led when the boot was prepared */
 	bool warms_up; /* there are warm-ups */
+	bool learns; /* Surus compares boots, so it asks whether files have changed between them */
 	char **sockets; /* peers whose connections the workers may share; NULL-terminated */
 	bool verify_restore; /* compare all memory after each rewind */
 	/* answer requests with the header Surus-Leaks with what the previous request left behind */

@@ -140,9 +140,14 @@ static void free_entry(zval *value)
 	free(Z_PTR_P(value));
 }
 
+bool surus_boot_files_are_recorded(void)
+{
+	return surus_settings.learns || surus_boot_files_interval() > 0;
+}
+
 void surus_boot_files_begin(void)
 {
-	if (surus_boot_files_interval() == 0) {
+	if (!surus_boot_files_are_recorded()) {
 		return;
 	}
 	zend_hash_init(&entries, 256, NULL, free_entry, true);

@@ -15,8 +15,10 @@ enum surus_file_use {
 
 /* In the master process, before PHP starts. False: no memory. */
 bool surus_boot_files_create(void);
-/* Seconds between two checks, as OPcache has them for scripts; 0: never. */
+/* Seconds between two checks for requests, as OPcache has them for scripts; 0: never. */
 long surus_boot_files_interval(void);
+/* Whether a boot records its files, because requests or Surus ask for checks. */
+bool surus_boot_files_are_recorded(void);
 /* At the start of a boot. */
 void surus_boot_files_begin(void);
 /* Records a file. `known` is its state when it was opened; NULL: ask now. */

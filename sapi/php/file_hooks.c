@@ -123,7 +123,7 @@ static int change_metadata(php_stream_wrapper *wrapper, const char *name, int op
 
 void surus_file_hooks_install(void)
 {
-	if (surus_boot_files_interval() == 0) {
+	if (!surus_boot_files_are_recorded()) {
 		return;
 	}
 	plain = php_plain_files_wrapper.wops;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
-use crate::app::detect::{DetectedApplication, Framework, FrameworkKind, package_directory};
+use crate::app::detect::{self, DetectedApplication, Framework, FrameworkKind, package_directory};
 use crate::app::site::routes::RouteRule;
 use crate::config::Config;
 use crate::engines::{Code, EngineEntry};
@@ -39,6 +39,20 @@ pub fn find(application: &DetectedApplication) -> Option<&Framework> {
     }
 }
 
+/// Fails if the application has become one that its boot script would not serve as a whole: a
+/// deploy may change the front controller.
+pub fn check(framework: &Framework, project: &Path, front: &Path) -> anyhow::Result<()> {
+    let why = match detect::detect(project, front) {
+        DetectedApplication::Known(now) if now.kind == framework.kind => return Ok(()),
+        DetectedApplication::NotBootable { framework, why } => format!("{framework}: {why}"),
+        _ => format!("it was {framework} at the start, and is another application now"),
+    };
+    bail!(
+        "the application cannot be booted any more: {why}; if that is intended, restart Surus, \
+         which then chooses what serves it"
+    )
+}
+
 /// Whether the rest of the script serves the request, so that there can be no warm-ups.
 pub fn is_checkpoint(framework: &Framework) -> bool {
     matches!(
@@ -56,20 +70,24 @@ pub fn routes(kind: FrameworkKind) -> Vec<RouteRule> {
         engine: Some("classic".into()),
         ..RouteRule::default()
     };
-    // Plugins look at the constants that these define before they load WordPress.
-    let entries = r"^/(wp-admin(/|$)|wp-(activate|cron|mail|signup)\.php|xmlrpc\.php)";
+    // Plugins look at the constants that these define before they load WordPress, and trackbacks
+    // are only looked up by the script that loads it.
+    let entries = r"^/(wp-admin(/|$)|wp-(activate|cron|mail|signup|trackback)\.php|xmlrpc\.php)";
     let mut rules = vec![RouteRule {
         regex: Some(entries.into()),
         ..to_classic()
     }];
-    // The customizer previews another theme than the one that is booted.
-    rules.extend(
-        ["customize_changeset_uuid", "wp_customize"].map(|parameter| RouteRule {
-            prefix: Some("/".into()),
-            query: Some(parameter.into()),
-            ..to_classic()
-        }),
-    );
+    // The customizer and the site editor preview another theme than the one that is booted.
+    let previews = [
+        "customize_changeset_uuid",
+        "wp_customize",
+        "wp_theme_preview",
+    ];
+    rules.extend(previews.map(|parameter| RouteRule {
+        prefix: Some("/".into()),
+        query: Some(parameter.into()),
+        ..to_classic()
+    }));
     rules
 }
 
@@ -104,6 +122,7 @@ const CLASSES: &[(&str, &str)] = &{
         "Boot/Failure",
         "Boot/RequestCapture",
         "Boot/SlimRequests",
+        "Boot/Translations",
         "Checkpoint",
         "Engine",
         "Fingerprint",
@@ -120,6 +139,7 @@ const CLASSES: &[(&str, &str)] = &{
         "LazyObject",
         "Process",
         "Retained",
+        "Statics",
         "Symfony/ExceptionHandler",
         "Symfony/Listeners",
         "Symfony/Priming",
@@ -208,6 +228,27 @@ mod tests {
     #[test]
     fn quoted_text_is_one_line_without_variables() {
         assert_eq!(quote("$a = \"b\\c\";\n"), r#""\$a = \"b\\c\";\n""#);
+    }
+
+    #[test]
+    fn application_must_stay_one_that_its_boot_script_serves_as_a_whole() {
+        let project = tempfile::tempdir().unwrap();
+        let front = project.path().join("index.php");
+        std::fs::create_dir(project.path().join("vendor")).unwrap();
+        std::fs::write(project.path().join("vendor/autoload.php"), "<?php").unwrap();
+        let error = |kind: FrameworkKind, text: &str| {
+            std::fs::write(&front, text).unwrap();
+            let version = None;
+            let checked = check(&Framework { kind, version }, project.path(), &front);
+            checked.err().map(|error| error.to_string())
+        };
+        let symfony = "<?php $request = Request::createFromGlobals(); $kernel->handle($request);";
+        assert_eq!(error(FrameworkKind::Symfony, symfony), None);
+        let why = error(FrameworkKind::Laravel, symfony).unwrap();
+        assert!(why.contains("it was Laravel at the start"), "{why}");
+        let more = format!("{symfony} count($visits);");
+        let why = error(FrameworkKind::Symfony, &more).unwrap();
+        assert!(why.contains("goes on with `count($visits)`"), "{why}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 
@@ -19,6 +20,14 @@ use crate::engines::{
 use crate::event::Event;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
+
+/// The directory that a project's path leads to. Paths below it stay in one release while a deploy
+/// exchanges a link on the way.
+pub fn release(project: &Path) -> PathBuf {
+    project
+        .canonicalize()
+        .unwrap_or_else(|_| project.to_path_buf())
+}
 
 /// Looks at the application, and adds what its boot script needs to the configuration. The user's
 /// configuration wins.
@@ -381,23 +390,31 @@ pub fn warm_up_requests(pool_config: &PoolConfig, site: &Site) -> anyhow::Result
 }
 
 fn finder(project: PathBuf, pool_config: PoolConfig) -> FindScript {
+    let was_called = AtomicBool::new(false);
     Arc::new(move || {
         let config = &pool_config.config;
-        // Before the script is found: if the link changes meanwhile, the boot is outdated.
-        let target = project.canonicalize();
-        let (script, site) = script_and_site(&project, config)?;
+        // Only once, because a link may change at any time. If it does, the boot is outdated.
+        let target = project.canonicalize().ok();
+        let release = target.as_deref().unwrap_or(&project);
+        let (script, site) = script_and_site(release, config)?;
         let document_root = site
             .root()
             .to_str()
             .context("the document root is not UTF-8")?;
         let framework = pool_config.framework();
+        // Before the first boot, the start has looked at the application.
+        if was_called.swap(true, Ordering::Relaxed)
+            && let Some(framework) = framework
+        {
+            boot_script::check(framework, release, &script)?;
+        }
         let warmup = warm_up_requests(&pool_config, &site)?;
         Ok(Boot {
             code: framework
-                .map(|framework| boot_script::code(framework, &project))
+                .map(|framework| boot_script::code(framework, release))
                 .transpose()?,
             script,
-            project: target.ok().map(|target| Linked {
+            project: target.map(|target| Linked {
                 path: project.clone(),
                 target,
             }),

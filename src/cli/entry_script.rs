@@ -19,6 +19,18 @@ pub fn script(project: &Path, config: &Config) -> Option<PathBuf> {
     script.map(|script| project.join(script))
 }
 
+/// Names scripts below the project relative to it, so that links on the way to the project are
+/// followed once for each boot.
+pub fn name_within(project: &Path, config: &mut Config) {
+    let of_pools = config.pool.values_mut().map(|pool| &mut pool.script);
+    for script in of_pools.chain([&mut config.engine.script]).flatten() {
+        let below = script.strip_prefix(project).map(Path::to_path_buf);
+        if let Ok(below) = below {
+            *script = below;
+        }
+    }
+}
+
 /// Whether to boot Laravel: it is configured, and the engine boots a script.
 fn boots_laravel(config: &Config) -> bool {
     let engine = config.engine.name.as_deref();
@@ -188,8 +200,45 @@ fn calls_serve(php: &str) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{APP_RUNTIME, Runtime, calls_serve, names_frankenphp_worker, runtime};
-    use crate::config::Config;
+    use std::os::unix::fs::symlink;
+
+    use super::{
+        APP_RUNTIME, Runtime, calls_serve, name_within, names_frankenphp_worker, runtime, script,
+    };
+    use crate::config::{Config, PoolSettings};
+
+    /// As with `surus serve /srv/current --script /srv/current/worker.php`.
+    #[test]
+    fn script_named_through_the_projects_link_is_of_the_release_that_the_link_led_to() {
+        let place = tempfile::tempdir().unwrap();
+        let [old, current] = ["old", "current"].map(|name| place.path().join(name));
+        std::fs::create_dir(&old).unwrap();
+        symlink(&old, &current).unwrap();
+        let release = current.canonicalize().unwrap();
+        std::fs::remove_file(&current).unwrap();
+        symlink(place.path(), &current).unwrap();
+
+        let mut config = Config::default();
+        config.engine.script = Some(current.join("worker.php"));
+        let other = PoolSettings {
+            script: Some("/elsewhere/worker.php".into()),
+            ..PoolSettings::default()
+        };
+        config.pool.insert("other".into(), other);
+        let inner = PoolSettings {
+            script: Some(current.join("inner.php")),
+            ..PoolSettings::default()
+        };
+        config.pool.insert("inner".into(), inner);
+        name_within(&current, &mut config);
+        let of_pool = |name| script(&release, &config.for_pool(name).unwrap()).unwrap();
+        assert_eq!(
+            script(&release, &config).unwrap(),
+            release.join("worker.php")
+        );
+        assert_eq!(of_pool("inner"), release.join("inner.php"));
+        assert_eq!(of_pool("other").to_str(), Some("/elsewhere/worker.php"));
+    }
 
     #[test]
     fn worker_script_that_no_engine_boots_is_found() {

@@ -30,6 +30,7 @@ impl ServedSite {
         let booted = {
             let _booting = self.booting.lock().await;
             self.withdraw().await;
+            let tree = tree.map(|tree| self.with_error_pages(tree));
             match self.is_planned().and(tree) {
                 // A changed file has caused a boot already.
                 Ok(_) if self.hosted.application.get().is_some() => Ok(()),
@@ -77,7 +78,8 @@ impl ServedSite {
     pub(super) async fn boot_again(self: &Arc<Self>) -> anyhow::Result<()> {
         let booted = async {
             self.is_planned()?;
-            self.boot(self.open().await?, &PoolSizes::new()).await
+            let tree = self.with_error_pages(self.open().await?);
+            self.boot(tree, &PoolSizes::new()).await
         };
         booted.await.inspect_err(|error| self.record_failure(error))
     }
@@ -86,8 +88,10 @@ impl ServedSite {
     /// with the `sizes` of the old ones, whose requests they get all at once.
     pub(super) async fn boot_beside(self: Arc<Self>, sizes: &PoolSizes) -> anyhow::Result<()> {
         let _booting = self.booting.lock().await;
+        let tree = self.open().await;
+        let tree = tree.map(|tree| self.with_error_pages(tree));
         match &self.plan().error {
-            None => self.boot(self.open().await?, sizes).await,
+            None => self.boot(tree?, sizes).await,
             Some(error) => bail!("{error}"),
         }
     }
@@ -121,12 +125,21 @@ impl ServedSite {
         self.metrics.sites.set(site, false);
     }
 
+    /// Reads the error pages, which clients get until the site has booted. PHP's errors are shown
+    /// only then.
+    fn with_error_pages(&self, mut tree: DocumentTree) -> DocumentTree {
+        let reads_source = self.keeper.is_none();
+        tree.read_error_pages(&self.plan().config.error_pages, false, reads_source);
+        let pages = Arc::new(tree.error_pages.clone());
+        self.hosted.unbooted_pages.store(pages);
+        tree
+    }
+
     /// Makes the first boot use no page that another front end has learned.
     async fn withdraw(&self) {
         for (number, planned) in self.pools().filter(|(_, it)| it.pool_config.learns()) {
             let keeper = self.keeper.clone().map(|keeper| (keeper, number));
-            let pages = learning::withdraw(planned, &keeper).await;
-            planned.pool_config.learned.propose(pages);
+            learning::withdraw(planned, &keeper).await;
         }
     }
 
@@ -141,7 +154,8 @@ impl ServedSite {
         }
     }
 
-    /// Boots the site's engines, with the numbers of workers that `sizes` names, and serves it.
+    /// Boots the site's engines, with the numbers of workers that `sizes` names, and serves it. The
+    /// tree [has its error pages](Self::with_error_pages).
     async fn boot(
         self: &Arc<Self>,
         mut tree: DocumentTree,
@@ -159,8 +173,8 @@ impl ServedSite {
         let first = first.context("too many pools")?;
         let engines = boot_engines::boot(&pools, first, &self.keeper, &self.metrics).await?;
         let displays_errors = config_lint::displays_errors(engines.values());
-        let reads_source = self.keeper.is_none();
-        tree.read_error_pages(&plan.config.error_pages, displays_errors, reads_source);
+        tree.error_pages
+            .set_details(&plan.config.error_pages, displays_errors);
         let application = Arc::new(Application {
             tree: arc_swap::ArcSwap::from_pointee(tree),
             engine: plan.main,

@@ -18,7 +18,7 @@ const COLUMNS: usize = 90;
 /// Settings that many users change, with their purpose.
 const OTHERS: &str = "\
 #workers = 4                      # PHP processes; not set: two per CPU
-#warmup = \"learn\"                # Symfony, Laravel: learn which pages to warm up by
+#warmup = \"learn\"                # Symfony, Laravel: learn the pages, instead of a list
 
 #[http]
 #listen = [\"0.0.0.0:80\"]          # not set: 127.0.0.1:8080

@@ -218,6 +218,7 @@ fn check_learned(pools: &[PlannedPool]) -> anyhow::Result<()> {
 /// [`adopt`](super::adopted_trees::adopt). Returns the pools of
 /// [`Layout::pool_sites`], too.
 fn directories(project: &Path, config: &Config) -> anyhow::Result<(Vec<Found>, Vec<String>)> {
+    let project = &engine_setup::release(project);
     let symlinks = config.site.symlinks;
     let mut found: Vec<Found> = Vec::new();
     let mut note = |site: Site| -> anyhow::Result<Site> {
@@ -387,9 +388,10 @@ impl PrivilegedOperations for ProjectKeeper {
         Ok((pid, KeptAttempt { attempt, version }))
     }
 
-    fn acquired(&mut self, KeptAttempt { attempt, version }: &KeptAttempt, wait_status: i32) {
+    fn acquired(&mut self, ended: &KeptAttempt, wait_status: i32, is_shutdown: bool) {
+        let KeptAttempt { attempt, version } = ended;
         let status = process::exit_status(wait_status);
-        attempt.keep(&version.config.acme, &self.project, status);
+        attempt.keep(&version.config.acme, &self.project, status, is_shutdown);
     }
 
     fn pages(&mut self, pool: u32, keep: bool, text: &str) -> anyhow::Result<()> {

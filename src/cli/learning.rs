@@ -80,10 +80,19 @@ impl Learner {
                     pages.push(page);
                 }
             }
-            let used = self.used();
-            if !pages.iter().all(|page| used.contains(page)) {
-                retry = self.change(pages, &site).await;
+            let status = self.engine.status();
+            if pages.iter().all(|page| status.learned.contains(page)) {
+                continue;
             }
+            retry = match status.instead {
+                None => self.change(pages, &site).await,
+                // An engine that boots nothing serves the application for now.
+                Some(_) => Some(Retry {
+                    pages,
+                    generation: status.generation,
+                    at: Instant::now() + LONGEST,
+                }),
+            };
         }
     }
 
@@ -126,8 +135,8 @@ impl Learner {
             }
             Err(Interrupted) => info!(
                 engine = self.planned.pool_config.name,
-                "learned pages are compared later: the application boots for another reason, or a \
-                 page that warms up the boot fails for now"
+                "learned pages are compared later: the application boots for another reason, its \
+                 files have changed since it booted, or a page that warms it up fails for now"
             ),
         }
         let at = Instant::now() + pause;
@@ -324,7 +333,6 @@ impl Learner {
         // The boot has tried each page, too.
         let status = self.engine.status();
         let used = status.learned;
-        self.set(&used).await;
         self.learned().succeeded(&used);
         for page in pages.iter().filter(|page| !used.contains(page)) {
             let mut of_page = status.left_out.iter().filter(|it| it.page == *page);
@@ -355,31 +363,36 @@ impl Learner {
         probes: &Probes<'_>,
     ) -> Result<(Prepared, OwnedMutexGuard<()>), Rejected> {
         let locked = self.booting.lock_in_background().await;
-        let (generation, before) = (self.generation(), self.learned().pages());
+        let generation = self.generation();
+        // A boot with other files would say nothing about the pages.
+        if self.within(probes, self.engine.is_outdated()).await? {
+            return Err(Rejected::Interrupted);
+        }
+        // PHP may exit meanwhile, and nothing has compared these pages yet.
+        let recovery = self.within(probes, self.engine.hold_recovery()).await?;
         let booted = async {
             self.set(pages).await;
-            let prepared = self.engine.prepare().await;
-            // A boot for another reason may begin from here on.
-            self.set(&before).await;
-            let prepared =
-                prepared.map_err(|error| failed_boot(format!("the boot fails: {error:#}")))?;
-            comparison::compare(&*self.engine, &prepared, probes).await?;
+            self.engine.prepare().await
+        };
+        let booted = self.within(probes, booted).await;
+        self.set(&[]).await;
+        drop(recovery);
+        let compared = async {
+            let failed = |error: anyhow::Error| failed_boot(format!("the boot fails: {error:#}"));
+            let prepared = booted?.map_err(failed)?;
+            let comparison = comparison::compare(&*self.engine, &prepared, probes);
+            self.within(probes, comparison).await??;
             Ok::<_, Rejected>(prepared)
         };
-        let booted = tokio::select! {
-            booted = tokio::time::timeout_at(probes.until.into(), booted) => booted,
-            () = self.booting.wanted() => {
-                self.set(&before).await;
-                return Err(Rejected::Interrupted);
-            }
-        };
-        self.set(&before).await;
+        let compared = compared.await;
+        if let Err(Rejected::Interrupted) = compared {
+            return Err(Rejected::Interrupted);
+        }
         // Before a page is blamed: the next boot may have other files than the serving one.
         if self.generation() != generation || self.engine.is_outdated().await {
             return Err(Rejected::Interrupted);
         }
-        let too_long = |_| Err(failed_boot("the comparison takes too long".into()));
-        let prepared = booted.unwrap_or_else(too_long)?;
+        let prepared = compared?;
         // Files would stay those of another release.
         match link_change(prepared.report(), &self.project, probes.site.root()) {
             Some(_) => Err(Rejected::Interrupted),
@@ -387,19 +400,23 @@ impl Learner {
         }
     }
 
-    /// Warms up the next boots by these pages.
-    async fn set(&self, pages: &[String]) {
-        let pool_config = &self.planned.pool_config;
-        if let Some((keeper, pool)) = &self.keeper
-            && let Err(error) = keeper.pages(*pool, false, learned::text(pages)).await
-        {
-            let error = format!("{error:#}");
-            warn!(
-                engine = pool_config.name,
-                error, "cannot tell the keeper the learned pages; the next boot may not be warm"
-            );
+    /// Does `work` until the time for it is over, or another boot is wanted.
+    async fn within<T>(
+        &self,
+        probes: &Probes<'_>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Rejected> {
+        tokio::select! {
+            done = tokio::time::timeout_at(probes.until.into(), work) => {
+                done.map_err(|_| failed_boot("the comparison takes too long".into()))
+            }
+            () = self.booting.wanted() => Err(Rejected::Interrupted),
         }
-        pool_config.learned.set_pages(pages.to_vec());
+    }
+
+    /// Makes the next boots use these pages.
+    async fn set(&self, pages: &[String]) {
+        set(&self.planned, &self.keeper, pages).await;
     }
 
     /// Stores the pages that are used, and those that fail for now. The next start tries them.
@@ -425,44 +442,42 @@ impl Learner {
     }
 }
 
-/// Reloads without learned pages, because they are proved for the old version only, and proposes
-/// them for the new one. If the reload fails, the old version goes on with them.
+/// Reloads without learned pages, because they are proven for the old version only, and proposes
+/// them for the new one.
 pub async fn prove_again(
     learners: &[Arc<Learner>],
     reload: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
-    let mut withdrawn = Vec::new();
+    reload.await?;
     for learner in learners {
-        withdrawn.push((learner, withdraw(&learner.planned, &learner.keeper).await));
+        let learned = learner.learned();
+        let failing = learned.failing();
+        learned.start_again();
+        learned.prove_again();
+        learned.propose(failing);
     }
-    let reloaded = reload.await;
-    for (learner, pages) in withdrawn {
-        match reloaded {
-            Ok(()) => {
-                let failing = learner.learned().failing();
-                learner.learned().start_again();
-                learner.learned().propose([pages, failing].concat());
-            }
-            Err(_) if pages.is_empty() => {}
-            Err(_) => learner.set(&pages).await,
-        }
-    }
-    reloaded
+    Ok(())
 }
 
-/// Makes the next boots of a pool use no learned page, and returns those that they would use.
-pub async fn withdraw(planned: &PlannedPool, keeper: &PoolKeeper) -> Vec<String> {
-    let pages = planned.pool_config.learned.pages();
-    if !pages.is_empty() {
-        if let Some((keeper, pool)) = keeper
-            && let Err(error) = keeper.pages(*pool, false, learned::text(&[])).await
-        {
-            let error = format!("{error:#}");
-            warn!(error, "cannot make the keeper drop the learned pages");
-        }
-        planned.pool_config.learned.set_pages(Vec::new());
+/// Makes the next boots of a pool use no learned page. A front end that has exited while it booted
+/// with some has left them to the keeper.
+pub async fn withdraw(planned: &PlannedPool, keeper: &PoolKeeper) {
+    set(planned, keeper, &[]).await;
+}
+
+/// Makes the next boots of a pool use these pages.
+async fn set(planned: &PlannedPool, keeper: &PoolKeeper, pages: &[String]) {
+    let pool_config = &planned.pool_config;
+    if let Some((keeper, pool)) = keeper
+        && let Err(error) = keeper.pages(*pool, false, learned::text(pages)).await
+    {
+        let error = format!("{error:#}");
+        warn!(
+            engine = pool_config.name,
+            error, "cannot tell the keeper which learned pages warm up the next boot"
+        );
     }
-    pages
+    pool_config.learned.set_pages(pages.to_vec());
 }
 
 /// Pages to try again.
@@ -475,3 +490,7 @@ struct Retry {
 
 /// The application boots for another reason, so a comparison says nothing about the pages.
 struct Interrupted;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

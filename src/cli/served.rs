@@ -95,6 +95,7 @@ impl Served {
                 hosted: Arc::new(HostedSite {
                     name: plan.name,
                     application: Default::default(),
+                    unbooted_pages: Default::default(),
                     settings: plan.config.http.clone(),
                     spool: plan.config.http.response_spool(),
                     // Checked when the settings were read.
@@ -295,8 +296,8 @@ impl ServedSite {
 
     /// Boots the application again and switches to it. If that fails, the running version goes on.
     pub async fn reload(self: Arc<Self>) -> anyhow::Result<()> {
-        // A task, so that a failed reload restores the learned pages also if its caller was
-        // dropped.
+        // A task, so that the learned pages are compared with the new version also if the caller
+        // was dropped.
         let reload = tokio::spawn(async move {
             let _booting = self.booting.lock().await;
             if self.is_over.load(Ordering::Acquire) {
@@ -452,6 +453,7 @@ impl ServedSite {
 
 /// Opens the application's directory, and the directories from which routes send files.
 pub(super) fn open_tree(project: &Path, config: &Config) -> anyhow::Result<DocumentTree> {
+    let project = &engine_setup::release(project);
     let site = Arc::new(engine_setup::open_site(project, config)?);
     let send_file = SendFile::open(
         project,

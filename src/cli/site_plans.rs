@@ -150,7 +150,8 @@ impl Plans {
                 warn!(
                     site,
                     application = obstacle,
-                    "the application cannot be booted; `classic` serves it instead"
+                    "the application cannot be booted; `classic` serves it instead; restart Surus \
+                     when it can be"
                 );
             }
         }

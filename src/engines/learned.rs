@@ -85,8 +85,10 @@ struct State {
     /// The first addresses of all answers since learning began, as [`network`] has them.
     addresses: Vec<IpAddr>,
     rounds: usize,
-    /// Which pages warm up the next boot, as absolute URLs.
+    /// Which pages warm up the next boot, as absolute URLs. There are some while the learner boots.
     pages: Vec<String>,
+    /// Which pages warm up the serving boot: a comparison of answers has proven them for its files.
+    proven: Vec<String>,
     /// Pages that have warmed up other boots.
     proposed: Option<Vec<String>>,
     left_out: Vec<LeftOut>,
@@ -194,7 +196,7 @@ impl Learned {
                 self.counts.store(!is_last, Ordering::Relaxed);
                 let why = nothing_learned(&counts, answers, &state.addresses, is_last);
                 let pages = most(counts, answers);
-                let is_known = !pages.is_empty() || !state.pages.is_empty() || state.has_reported;
+                let is_known = !pages.is_empty() || !state.proven.is_empty() || state.has_reported;
                 return match why {
                     Some(why) if !is_known => {
                         state.has_reported = true;
@@ -222,6 +224,13 @@ impl Learned {
             }
         }
         self.due.notify_one();
+    }
+
+    /// Proposes the pages that are proven for the last boot, because the next one may have other
+    /// files.
+    pub fn prove_again(&self) {
+        let pages = std::mem::take(&mut self.lock().proven);
+        self.propose(pages);
     }
 
     /// The pages that are proposed, until they are tried.
@@ -295,9 +304,11 @@ impl Learned {
         1
     }
 
-    /// Notes that pages warm up a boot.
+    /// Notes which pages warm up the serving boot, after a comparison of answers.
     pub fn succeeded(&self, pages: &[String]) {
-        (self.lock().failing).retain(|failing| !pages.contains(&failing.page));
+        let mut state = self.lock();
+        (state.failing).retain(|failing| !pages.contains(&failing.page));
+        state.proven = pages.to_vec();
     }
 
     /// The pages that fail for now. The next start tries them, too.

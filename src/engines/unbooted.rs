@@ -1,11 +1,13 @@
-//! Serves an application that cannot be booted with another engine, and boots it at a reload if
-//! that works by then.
+//! Serves an application that cannot be booted with another engine, and boots it if that works
+//! later: some minutes after the start, or at a reload.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::watch;
-use tracing::{info, warn};
+use tokio::sync::{OwnedMutexGuard, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
 
 use crate::engine::{Change, Engine, Pending, Prepared, Report};
 use crate::event::{Event, Failure, Response};
@@ -15,12 +17,18 @@ use crate::observe::status::EngineStatus;
 pub type BootFunction =
     Arc<dyn Fn() -> Pending<'static, anyhow::Result<Arc<dyn Engine>>> + Send + Sync>;
 
+/// Seconds before each boot that follows the failed one. After the start of a machine, a database
+/// may be late.
+const PAUSES: [u64; 6] = [2, 4, 8, 16, 32, 64];
+
 /// The engine that serves, and the way to the one that was asked for.
 pub struct Unbooted {
     /// The pool's name.
     name: &'static str,
     boot: BootFunction,
     current: Arc<ArcSwap<CurrentEngine>>,
+    /// Cancelled when the pool ends.
+    ended: CancellationToken,
 }
 
 struct CurrentEngine {
@@ -38,16 +46,57 @@ impl Unbooted {
         boot: BootFunction,
     ) -> Unbooted {
         let instead = Some(instead);
+        let current = Arc::new(ArcSwap::from_pointee(CurrentEngine { engine, instead }));
+        let ended = CancellationToken::new();
+        let tries = try_again(name, boot.clone(), current.clone());
+        tokio::spawn(ended.clone().run_until_cancelled_owned(tries));
         Unbooted {
             name,
             boot,
-            current: Arc::new(ArcSwap::from_pointee(CurrentEngine { engine, instead })),
+            current,
+            ended,
         }
     }
 
     fn engine(&self) -> Arc<dyn Engine> {
         self.current.load().engine.clone()
     }
+}
+
+impl Drop for Unbooted {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
+/// Boots the application after each of the pauses, until that or a reload succeeds.
+async fn try_again(name: &'static str, boot: BootFunction, place: Arc<ArcSwap<CurrentEngine>>) {
+    for seconds in PAUSES {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        if place.load().instead.is_none() {
+            return;
+        }
+        let booted = boot().await;
+        let is_unbooted = place.load().instead.is_some();
+        match booted {
+            Ok(engine) if is_unbooted => return serve_with(name, &place, engine),
+            // A reload was faster.
+            Ok(engine) => return engine.drain().await,
+            Err(error) => debug!(
+                engine = name,
+                error = format!("{error:#}"),
+                "the application still cannot be booted"
+            ),
+        }
+    }
+}
+
+/// Serves with the engine that was asked for. The other one finishes its requests.
+fn serve_with(name: &'static str, place: &ArcSwap<CurrentEngine>, engine: Arc<dyn Engine>) {
+    info!(engine = name, "application booted");
+    let instead = None;
+    let before = place.swap(Arc::new(CurrentEngine { engine, instead }));
+    tokio::spawn(async move { before.engine.drain().await });
 }
 
 impl Engine for Unbooted {
@@ -76,13 +125,15 @@ impl Engine for Unbooted {
             };
             let (name, place) = (self.name, self.current.clone());
             Ok(Prepared::new(move || {
-                info!(engine = name, "application booted");
-                let instead = None;
-                let before = place.swap(Arc::new(CurrentEngine { engine, instead }));
-                tokio::spawn(async move { before.engine.drain().await });
+                serve_with(name, &place, engine);
                 Ok(())
             }))
         })
+    }
+
+    fn hold_recovery(&self) -> Pending<'_, Option<OwnedMutexGuard<()>>> {
+        let engine = self.engine();
+        Box::pin(async move { engine.hold_recovery().await })
     }
 
     fn outdated(&self, known: Option<u64>) -> Pending<'_, Change> {
@@ -105,11 +156,13 @@ impl Engine for Unbooted {
     }
 
     fn drain(&self) -> Pending<'_, ()> {
+        self.ended.cancel();
         let engine = self.engine();
         Box::pin(async move { engine.drain().await })
     }
 
     fn retire(&self) -> Pending<'_, ()> {
+        self.ended.cancel();
         let engine = self.engine();
         Box::pin(async move { engine.retire().await })
     }

@@ -99,12 +99,18 @@ fn clients(surus: &Surus, parts: usize) -> Clients {
     })
 }
 
-fn exchanged_link_mixes_no_releases(releases: &[Site; 3], parts: usize, env: &[(&str, &str)]) {
+/// The page has `parts` parts. Of each engine, the first ones are compared, as many as named.
+fn exchanged_link_mixes_no_releases(
+    releases: &[Site; 3],
+    parts: usize,
+    engines: &[(&str, usize)],
+    env: &[(&str, &str)],
+) {
     let names = |version: usize| vec![version.to_string(); parts].join(" ");
     // PHP's user owns the files, and gets one place for sessions and uploads.
     let stored = releases.each_ref().map(Site::stored);
     let stored = stored[0].each_ref().map(|text| ["-d", text.as_str()]);
-    for engine in ["rewind", "fork"] {
+    for &(engine, compared) in engines {
         let place = tempfile::tempdir().unwrap();
         std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let current = place.path().join("current");
@@ -119,7 +125,7 @@ fn exchanged_link_mixes_no_releases(releases: &[Site; 3], parts: usize, env: &[(
         let surus = Surus::spawn(&current, &args, env).unwrap_or_else(|log| panic!("{log}"));
         surus.wait_for_log(|log| log.contains("script=\"surus://boot/"));
         eventually(&surus, "/release", |answer| answer.text() == names(1));
-        let clients = clients(&surus, parts);
+        let clients = clients(&surus, compared);
         for version in [2, 3, 1] {
             deploy(version);
             eventually(&surus, "/release", |answer| answer.text() == names(version));
@@ -134,14 +140,22 @@ fn exchanged_link_to_laravel_under_load_mixes_no_releases() {
     let releases = ["1", "2", "3"].map(laravel_release);
     // If two requests compiled the view at once, Laravel would let one see an empty file.
     let env = [("SURUS_ENGINE_WARMUP", "/view")];
-    exchanged_link_mixes_no_releases(&releases, 4, &env);
+    // The processes of the others boot at the same time, and each compiles the view.
+    let engines = [
+        ("rewind", 4),
+        ("fork", 4),
+        ("standby", OF_THE_BOOT),
+        ("worker", OF_THE_BOOT),
+    ];
+    exchanged_link_mixes_no_releases(&releases, 4, &engines, &env);
 }
 
 #[test]
 fn exchanged_link_to_symfony_under_load_mixes_no_releases() {
     let releases = ["1", "2", "3"].map(symfony_release);
     let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
-    exchanged_link_mixes_no_releases(&releases, 3, &env);
+    let engines = [("rewind", 3), ("fork", 3)];
+    exchanged_link_mixes_no_releases(&releases, 3, &engines, &env);
 }
 
 /// Replaces one file after the other, and returns how long that took.

@@ -246,6 +246,32 @@ final class Elephant extends \\Illuminate\\Database\\Eloquent\\Model
     );
 }
 
+/// Laravel 8 takes a class and not an object where it finds accessors.
+#[test]
+fn laravel_8_model_without_code_of_its_own_is_created_ahead() {
+    let model = "<?php
+
+namespace App;
+
+final class Elephant extends \\Illuminate\\Database\\Eloquent\\Model
+{
+}
+";
+    let register = "public function register(): void\n    {";
+    let loads = format!("{register}\n        class_exists(\\App\\Elephant::class);");
+    let site = without_libraries()
+        .write("app/Elephant.php", model)
+        .replace("app/Services/Provider.php", register, &loads);
+    let site = of_parts(site, "laravel8");
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    is_booted(&surus, "rewind");
+    Client::new(&surus.url).get("/page").ok();
+    let log = surus.log();
+    for sign in [" and 0 models created ahead", "Elephant (", "TypeError"] {
+        assert!(!log.contains(sign), "{log}");
+    }
+}
+
 /// Laravel shows Symfony's page, which asks for all files of the stack trace.
 #[test]
 fn laravel_debug_page_of_a_boot_names_the_exception_and_no_other() {
@@ -335,7 +361,6 @@ fn laravel_10_visitors_on_booted_engines_get_answers_of_classic() {
     every_engine_answers_as_classic("laravel10");
 }
 
-/// A static variable of a function cannot be reset.
 /// A short form of the class that Laravel has since version 11.
 const ONCE: &str = r#"<?php
 

@@ -122,8 +122,8 @@ pub fn teach(surus: &Surus, pages: &[&str]) {
     surus.wait_for_log(|log| log.contains(LEARNED));
 }
 
-const LATER: &str =
-    "learned pages are compared later, because the application boots for another reason";
+pub const LATER: &str =
+    "learned pages are compared later: the application boots for another reason";
 
 pub const LEARNED: &str = "the boot is warmed up by the pages that clients ask for most";
 

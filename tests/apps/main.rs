@@ -27,6 +27,7 @@ mod laravel;
 mod laravel_skeleton;
 mod laravel_visitors;
 mod learned;
+mod learned_deploys;
 mod learned_hosts;
 mod learned_outages;
 mod one_word;

@@ -1,7 +1,12 @@
 //! Tests how an engine that boots finds the boot script of an application without one of its own.
 
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
 use super::client::Client;
 use super::site::Site;
+use crate::common::Surus;
 
 /// Slim 4's way to requests, with the decorator of `slim/http`. Debian has no package of it.
 const SLIM: &str = r#"<?php
@@ -73,6 +78,11 @@ fn slim() -> Site {
             "public/index.php",
             &SLIM_INDEX.replace("require", "require_once"),
         )
+}
+
+fn reload(project: &Path) -> Output {
+    let mut reload = Command::new(env!("CARGO_BIN_EXE_surus"));
+    reload.arg("reload").arg(project).output().unwrap()
 }
 
 /// The lines of the log that warn about the boot.
@@ -287,6 +297,82 @@ fn application_that_classic_serves_instead_is_booted_by_a_reload_once_it_can_be(
     assert_eq!(client.get("/?q=a").ok().text(), "a 1 public rewind");
     assert!(command("status").starts_with("rewind: PHP"));
     drop(site);
+}
+
+/// As after the start of a machine, when the database is late.
+#[test]
+fn application_whose_boot_fails_at_the_start_is_booted_soon_without_a_reload() {
+    let index = SLIM_INDEX
+        .replace("require", "require_once")
+        .replace(
+            "$booted",
+            "isset($_GET['q']) || is_file(__DIR__.'/ready') || throw new Error('why'); $booted",
+        )
+        .replace("' end'", "' ', getenv('SURUS_ENGINE')");
+    let site = slim().write("public/index.php", &index);
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    let client = Client::new(&surus.url);
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public classic");
+    let site = site.write("public/ready", "");
+    surus.wait_for_log(|log| log.contains("application booted"));
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public rewind");
+    assert_eq!(warnings(&surus.log()).len(), 1, "{}", surus.log());
+    drop(site);
+}
+
+/// Surus's script would leave out what the new front controller does.
+#[test]
+fn application_that_its_boot_script_does_not_fit_any_more_is_not_booted() {
+    let site = slim();
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    let client = Client::new(&surus.url);
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public end");
+    let lock = |version: &str| SLIM_LOCK.replace("4.14.0", version);
+    let site = site.write("composer.lock", &lock("3.12.4"));
+    let failed = reload(&site.www());
+    assert!(!failed.status.success(), "{failed:?}");
+    let said = format!("{failed:?}{}", surus.log());
+    assert!(said.contains("only Slim 4 lets the boot say"), "{said}");
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public end");
+    let site = site.write("composer.lock", &lock("4.15.0"));
+    let output = reload(&site.www());
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Each process of `standby` boots for itself, also after the link has been exchanged.
+#[test]
+fn boot_after_an_exchange_of_the_link_has_one_release() {
+    let releases = ["old", "new"].map(|name| {
+        let constant = format!("namespace {{ const RELEASE = '{name}'; }}");
+        let said = format!("' {name} ', RELEASE");
+        let index = SLIM_INDEX.replace("require", "require_once");
+        slim()
+            .write("vendor/autoload.php", &format!("{SLIM}{constant}"))
+            .write("public/index.php", &index.replace("' end'", &said))
+    });
+    // PHP's user owns the files.
+    let stored = releases.each_ref().map(Site::stored);
+    let stored = stored[0].each_ref().map(|text| ["-d", text.as_str()]);
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let [current, new] = ["current", "new"].map(|name| place.path().join(name));
+    symlink(releases[0].www(), &current).unwrap();
+    // Nothing but a reload boots the new release.
+    let args = ["--engine", "standby", "--workers", "1"];
+    let unchecked = ["-d", "opcache.validate_timestamps=0"];
+    let args = [stored.as_flattened(), &args, &unchecked].concat();
+    let surus = Surus::spawn(&current, &args, &[]).unwrap_or_else(|log| panic!("{log}"));
+    let client = Client::new(&surus.url);
+    let said = || client.get("/?q=a").ok().text();
+    assert_eq!(said(), "a 1 public old old");
+    symlink(releases[1].www(), &new).unwrap();
+    std::fs::rename(new, &current).unwrap();
+    for _ in 0..4 {
+        assert_eq!(said(), "a 1 public old old", "{}", surus.log());
+    }
+    let output = reload(&current);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(said(), "a 1 public new new", "{}", surus.log());
 }
 
 #[test]

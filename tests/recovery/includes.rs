@@ -68,6 +68,9 @@ fn warm_ups_of_the_configuration_are_shown_with_those_that_are_left_out() {
     let boot = "surus_serve(function () {
         if (isset($_GET['changes'])) { require_once __DIR__.'/hello.php'; }
         else { echo 'page'; }
+        if (isset($_SERVER['SURUS_WARMUP'])) {
+            surus_report_created('3 services created ahead in 1250 ms');
+        }
     });";
     let warmup = ("SURUS_ENGINE_WARMUP", "/?changes=1,/good");
     let env = [admin.variable(), warmup];
@@ -86,6 +89,8 @@ fn warm_ups_of_the_configuration_are_shown_with_those_that_are_left_out() {
         "surus_warm_up_pages{engine=\"rewind\",source=\"learned\"} 0\n",
         "surus_warm_up_pages_left_out{engine=\"rewind\",reason=\"changed\"} 1\n",
         "surus_warm_up_pages_left_out{engine=\"rewind\",reason=\"temporary\"} 0\n",
+        "surus_created_ahead{engine=\"rewind\",kind=\"services\"} 3\n",
+        "surus_created_ahead_seconds{engine=\"rewind\"} 1.25\n",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }

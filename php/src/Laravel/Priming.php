@@ -189,8 +189,11 @@ final class Priming
             return;
         }
         try {
-            // Without its constructor, which boots the class.
-            $class->name::cacheMutatedAttributes($class->newInstanceWithoutConstructor());
+            $takesObjects = self::cachesByObject($class);
+            if ($takesObjects) {
+                // Without its constructor, which boots the class.
+                $class->name::cacheMutatedAttributes($class->newInstanceWithoutConstructor());
+            }
             $events = $class->name::getEventDispatcher();
             $isHeard = $events?->hasListeners("eloquent.booting: $class->name")
                 || $events?->hasListeners("eloquent.booted: $class->name");
@@ -200,6 +203,9 @@ final class Priming
                     && !self::hasOwn($class, self::boots($class))
             ) {
                 $class->newInstance();
+                if (!$takesObjects) {
+                    $class->name::cacheMutatedAttributes($class->name);
+                }
                 ++$this->models;
             } else {
                 $this->leftOut[$model] = 'code of the application or of a package boots it, too';
@@ -208,6 +214,17 @@ final class Priming
             // A request that needs it gets the exception.
             $this->leftOut[$model] = $e::class.': '.$e->getMessage();
         }
+    }
+
+    /**
+     * Whether Eloquent finds the accessors of a given object. Laravel 8 takes the class, and
+     * creates an object by its constructor.
+     */
+    private static function cachesByObject(\ReflectionClass $class): bool
+    {
+        $parameters = $class->getMethod('cacheMutatedAttributes')->getParameters();
+
+        return 'class' !== $parameters[0]->name;
     }
 
     /**

@@ -163,8 +163,23 @@ async fn page_that_warms_up_the_boot_needs_no_report() {
     let learned = Learned::default();
     let page = "http://localhost/".to_owned();
     assert_eq!(end_round(&learned, 200, 3).await, Ok(vec![page.clone()]));
-    learned.set_pages(vec![page]);
+    learned.succeeded(&[page]);
     assert_eq!(end_round(&learned, 2_000, 1).await, Ok(Vec::new()));
+}
+
+/// As after a reload, or after PHP has restarted.
+#[tokio::test]
+async fn pages_of_the_last_boot_are_proposed_once_for_the_next_one() {
+    let learned = Learned::default();
+    let pages = ["/a", "/b"].map(|path| format!("http://{NO_HOST}{path}"));
+    learned.prove_again();
+    assert!(learned.proposed().is_empty(), "no page is proven");
+    learned.succeeded(&pages);
+    learned.prove_again();
+    assert_eq!(learned.chosen().await.unwrap(), pages);
+    learned.prove_again();
+    assert!(learned.proposed().is_empty());
+    assert!(learned.pages().is_empty(), "nothing warms up the next boot");
 }
 
 #[test]

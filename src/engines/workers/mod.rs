@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwapOption;
-use tokio::sync::watch as watch_channel;
+use tokio::sync::{OwnedMutexGuard, watch as watch_channel};
 use tracing::{error, info};
 
 pub use generation::RequestLimits;
@@ -61,6 +61,8 @@ struct Inner {
     /// Locked while a generation boots, so that a reload and a recovery do not boot at the same
     /// time.
     booting: Arc<tokio::sync::Mutex<()>>,
+    /// Locked before `booting` by a recovery, which the learner can hold off.
+    recovering: Arc<tokio::sync::Mutex<()>>,
     metrics: Arc<Metrics>,
 }
 
@@ -86,6 +88,7 @@ impl Pool {
             generations: watch_channel::Sender::default(),
             next_number: AtomicU64::new(1),
             booting: Arc::default(),
+            recovering: Arc::default(),
             metrics,
         });
         let first = Arc::new(inner.boot_generation().await?);
@@ -144,8 +147,13 @@ impl Inner {
     }
 
     async fn boot_next(self: &Arc<Self>) -> anyhow::Result<()> {
+        let _recovering = self.recovering.lock().await;
         let _booting = self.booting.lock().await;
-        self.change_over(Arc::new(self.boot_generation().await?))
+        self.change_over(Arc::new(self.boot_generation().await?))?;
+        if let Some(learned) = &self.spec.learned {
+            learned.prove_again();
+        }
+        Ok(())
     }
 
     /// Boots an application that does not change meanwhile, so that no boot has files of two
@@ -158,7 +166,13 @@ impl Inner {
             let scale = self.scale.clone();
             let booted = Generation::boot(spec, number, self.limits, scale, metrics).await?;
             tries.next();
-            match booted.shared.revalidation.check().await {
+            let revalidation = &booted.shared.revalidation;
+            // Without checks, a deploy ends before the reload.
+            let change = match revalidation.is_on() {
+                true => revalidation.check().await,
+                false => None,
+            };
+            match change {
                 Some(change) if !tries.is_empty() => info!(
                     changed = change.what,
                     "the application has changed while it booted; it boots again"
@@ -340,6 +354,11 @@ impl Engine for Pool {
                 Box::pin(async move { booted.ask(&event).await })
             }))
         })
+    }
+
+    fn hold_recovery(&self) -> Pending<'_, Option<OwnedMutexGuard<()>>> {
+        let recovering = self.0.recovering.clone();
+        Box::pin(async move { Some(recovering.lock_owned().await) })
     }
 
     fn outdated(&self, known: Option<u64>) -> Pending<'_, Change> {

@@ -25,6 +25,7 @@ fn metrics_and_their_documentation_are_the_same() {
         certificate: "a.pem".into(),
         names: Vec::new(),
         not_after: 1,
+        ends_soon_at: 0,
     }]);
     metrics
         .jobs
@@ -43,7 +44,7 @@ fn metrics_and_their_documentation_are_the_same() {
         learned: Vec::new(),
         named: Vec::new(),
         left_out: Vec::new(),
-        created: String::new(),
+        created: "9 services and 2 models created ahead in 500 ms".into(),
         includes: None,
         queued: 0,
         workers: Vec::new(),
@@ -54,7 +55,14 @@ fn metrics_and_their_documentation_are_the_same() {
             is_limited: false,
         }),
     }]);
-    assert!(text.contains("surus_worker_limits{engine=\"classic\",limit=\"target\"} 2"));
+    for line in [
+        "surus_worker_limits{engine=\"classic\",limit=\"target\"} 2\n",
+        "surus_created_ahead{engine=\"classic\",kind=\"services\"} 9\n",
+        "surus_created_ahead{engine=\"classic\",kind=\"models\"} 2\n",
+        "surus_created_ahead_seconds{engine=\"classic\"} 0.5\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
     // A counter's samples have a suffix that its name has not.
     let counters: BTreeSet<_> = text
         .lines()
@@ -97,6 +105,7 @@ fn engine_that_a_reload_removes_has_no_gauges() {
     let status = |engine: &str, scaling| EngineStatus {
         engine: engine.into(),
         scaling,
+        created: "9 services created ahead in 5 ms".into(),
         ..EngineStatus::default()
     };
     let scaling = ScalingStatus {
@@ -108,6 +117,7 @@ fn engine_that_a_reload_removes_has_no_gauges() {
     let before = metrics.text(&[status("old", None), status("kept", Some(scaling))]);
     assert!(before.contains("surus_workers{engine=\"old\",state=\"idle\"} 0\n"));
     assert!(before.contains("surus_unbooted{engine=\"old\"} 0\n"));
+    assert!(before.contains("surus_created_ahead_seconds{engine=\"old\"} 0.005\n"));
     assert!(before.contains("surus_worker_limits{engine=\"kept\",limit=\"max\"} 4\n"));
     metrics.answered("old", "2xx", Duration::ZERO);
     let after = metrics.text(&[status("kept", None)]);

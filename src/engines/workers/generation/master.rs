@@ -302,6 +302,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, slots: u16, groups: &[u32]) -> anyho
         }
         put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
     }
+    put("learns", if spec.learned.is_some() { "1" } else { "0" })?;
     put("reports_leaks", if spec.reports_leaks { "1" } else { "0" })?;
     put("profiles", if spec.profile.is_some() { "1" } else { "0" })?;
     for peer in &spec.shared_sockets {

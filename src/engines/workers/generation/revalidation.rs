@@ -22,7 +22,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// When the master process checks, and what it has found.
 pub struct Revalidation {
     began: Instant,
-    /// Milliseconds between two checks. Unset: nothing is checked.
+    /// Milliseconds between two checks. Unset: requests cause none.
     interval: OnceLock<u64>,
     /// Milliseconds from `began` to the last check that a request has caused.
     checked_at: AtomicU64,
@@ -78,6 +78,10 @@ impl Revalidation {
     /// Returns when a request has led to the discovery that the application has changed, and the
     /// change is complete. `known`: the number of a change that does not count.
     pub async fn outdated(&self, known: Option<u64>) -> Change {
+        if !self.is_on() {
+            // A check of the learner may find one, but only a reload may boot it.
+            return std::future::pending().await;
+        }
         let mut checks = self.checks.subscribe();
         loop {
             let Some(change) = self.next(&mut checks).await else {
@@ -104,9 +108,14 @@ impl Revalidation {
         None
     }
 
+    /// Whether requests cause checks.
+    pub fn is_on(&self) -> bool {
+        self.interval.get().is_some()
+    }
+
     /// Makes the master process check now. None if nothing has changed, or if it does not answer.
+    /// If requests cause no checks, only a boot that learns knows its files.
     pub async fn check(&self) -> Option<Change> {
-        self.interval.get()?;
         let mut checks = self.checks.subscribe();
         self.due.notify_one();
         let found = tokio::time::timeout(CHECK_TIMEOUT, self.next(&mut checks)).await;
@@ -152,6 +161,32 @@ mod tests {
         assert!(checks_after(&revalidation, 9000).await);
         drop(receiver);
         assert!(!checks_after(&revalidation, 20_000).await, "nothing waits");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_an_interval_only_the_caller_of_a_check_learns_of_a_change() {
+        let revalidation = Revalidation::new();
+        revalidation.every("0");
+        assert!(!revalidation.is_on());
+        let answers = async {
+            for _ in 0..100 {
+                revalidation.due.notified().await;
+                revalidation.checked(Some((1, "/a".into())));
+            }
+        };
+        let checks = async {
+            for _ in 0..2 {
+                assert_eq!(revalidation.check().await.unwrap().number, 1);
+            }
+            tokio::time::sleep(LONGEST).await;
+        };
+        let found = tokio::select! {
+            biased;
+            change = revalidation.outdated(None) => Some(change),
+            () = answers => None,
+            () = checks => None,
+        };
+        assert_eq!(found, None);
     }
 
     /// The changes that the checks of the master process find, one after the other.
