@@ -63,7 +63,7 @@ pub enum ErrorView {
 }
 
 /// The pages of a site, and who sees more.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ErrorPages {
     /// By name: `404`, `4xx`.
     pages: HashMap<String, Bytes>,
@@ -105,14 +105,22 @@ impl ErrorPages {
                 }
             }
         }
-        ErrorPages {
+        let mut read = ErrorPages {
             pages,
-            details: match displays_errors {
-                true => settings.details,
-                false => Audience::None,
-            },
+            details: Audience::None,
             reads_source,
-        }
+        };
+        read.set_details(settings, displays_errors);
+        read
+    }
+
+    /// Selects the clients that see details. `displays_errors` is PHP's `display_errors`, which is
+    /// known once the application has booted.
+    pub fn set_details(&mut self, settings: &Settings, displays_errors: bool) {
+        self.details = match displays_errors {
+            true => settings.details,
+            false => Audience::None,
+        };
     }
 
     /// What the client of a request sees if it fails.

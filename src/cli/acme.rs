@@ -191,7 +191,12 @@ impl Host {
         }
         let name = self.config.acme.domains.get(usize::from(domain));
         let name = name.map(ToString::to_string).unwrap_or_default();
-        if let Err(error) = watch::reload(&self.tls).await {
+        let mut reloaded = watch::reload(&self.tls).await;
+        if reloaded.is_ok() && !self.has_certificate(&name) {
+            // Another source of certificates may have taken over during the first one.
+            reloaded = watch::reload(&self.tls).await;
+        }
+        if let Err(error) = &reloaded {
             warn!(
                 error = format!("{error:#}"),
                 "cannot reload the certificates; the current ones stay in use"
@@ -207,6 +212,8 @@ impl Host {
             );
             AttemptEnd::new(PAUSE, AttemptOutcome::Failed, Some(error))
         });
+        let is_missing = reloaded.is_ok() && !self.has_certificate(&name);
+        let end = if_stored(end, is_missing);
         match end.outcome {
             AttemptOutcome::NotAttempted => {}
             outcome => {
@@ -223,6 +230,13 @@ impl Host {
         Some(end.next)
     }
 
+    /// Whether a certificate for the domain is served, though it may have ended.
+    fn has_certificate(&self, domain: &str) -> bool {
+        let served = self.metrics.certificates();
+        let mut names = served.iter().flat_map(|served| &served.names);
+        names.any(|name| name == domain)
+    }
+
     async fn start(&self, domain: u16, is_asked: bool) -> anyhow::Result<AttemptEnd> {
         let (ours, theirs) = Seqpacket::blocking_pair()?;
         let link = AttemptLink::new(ours)?;
@@ -234,7 +248,7 @@ impl Host {
                 ended = run => ended,
                 () = self.stop.cancelled() => bail!(STOPPED),
             };
-            attempt.keep(&self.config.acme, &self.project, Some(status));
+            attempt.keep(&self.config.acme, &self.project, Some(status), false);
             return listened?;
         };
         let mut process = keeper.acme(domain, is_asked, theirs).await?;
@@ -266,5 +280,38 @@ impl Host {
             }
         }
         Ok(end)
+    }
+}
+
+/// The end of an attempt. One whose certificate could not be stored has failed: otherwise the
+/// domain would have none for half a day.
+fn if_stored(end: AttemptEnd, is_missing: bool) -> AttemptEnd {
+    if end.outcome != AttemptOutcome::Issued || !is_missing {
+        return end;
+    }
+    let why = "the certificate was issued and could not be stored (acme.directory)";
+    AttemptEnd::new(PAUSE, AttemptOutcome::Failed, Some(why.into()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempt_whose_certificate_is_not_stored_has_failed_and_is_repeated_soon() {
+        let day = Duration::from_secs(86400);
+        let end = |outcome| AttemptEnd::new(day, outcome, None);
+        let lost = if_stored(end(AttemptOutcome::Issued), true);
+        assert_eq!((lost.outcome, lost.next), (AttemptOutcome::Failed, PAUSE));
+        assert!(lost.reason.unwrap().contains("acme.directory"));
+        for (outcome, is_missing) in [
+            (AttemptOutcome::Issued, false),
+            (AttemptOutcome::NotAttempted, true),
+            (AttemptOutcome::Failed, true),
+        ] {
+            let kept = if_stored(end(outcome), is_missing);
+            assert_eq!((kept.outcome, kept.next), (outcome, day));
+        }
     }
 }

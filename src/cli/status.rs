@@ -245,6 +245,7 @@ mod tests {
                 certificate: "/etc/a.pem".into(),
                 names: vec!["example.org".into(), "www.example.org".into()],
                 not_after,
+                ends_soon_at: 0,
             };
             certificates(&[served], 1_000_000).remove(0)
         };

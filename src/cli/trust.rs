@@ -122,24 +122,29 @@ impl Trust {
 impl Authority {
     /// Changes the store of the system, which needs root.
     fn system(&self, remove: bool) -> anyhow::Result<()> {
-        let found = SYSTEM
-            .iter()
-            .find(|(directory, command)| Path::new(directory).is_dir() && is_program(command[0]));
-        let Some((directory, command)) = found else {
+        let mut stores = SYSTEM.iter().filter_map(|(directory, command)| {
+            let directory = Path::new(directory);
+            let program = program(command[0]).filter(|_| directory.is_dir())?;
+            Some((directory, program, &command[1..]))
+        });
+        let Some((directory, program, arguments)) = stores.next() else {
             bail!(
                 "no store was found; install the package ca-certificates, or add {} by hand",
                 self.certificate.display()
             );
         };
+        let file = self.trusted.name.to_lowercase().replace(' ', "-");
+        let file = directory.join(format!("{file}.crt"));
         if !surus_sys::process::is_root() {
+            if remove && !file.exists() {
+                return Ok(());
+            }
             let remove = if remove { " --remove" } else { "" };
             bail!(
                 "root is needed: sudo surus trust{remove} --certificate {}",
                 self.certificate.display()
             );
         }
-        let file = self.trusted.name.to_lowercase().replace(' ', "-");
-        let file = Path::new(directory).join(format!("{file}.crt"));
         match remove {
             false => {
                 std::fs::write(&file, &self.trusted.pem)
@@ -152,13 +157,13 @@ impl Authority {
                 _ => {}
             },
         }
-        run_program(Command::new(command[0]).args(&command[1..]))
+        run_program(Command::new(program).args(arguments))
     }
 
     /// Changes the store of a browser.
     fn browser(&self, database: &Path, remove: bool) -> anyhow::Result<()> {
         ensure!(
-            is_program("certutil"),
+            program("certutil").is_some(),
             "certutil is not installed (package libnss3-tools or nss-tools)"
         );
         let at = format!("sql:{}", database.display());
@@ -210,10 +215,15 @@ fn databases() -> Vec<(&'static str, PathBuf)> {
     found
 }
 
-fn is_program(name: &str) -> bool {
+/// Directories of programs for root, which Debian leaves out of the PATH of ordinary users.
+const ROOTS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// The path of a program.
+fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut directories = std::env::split_paths(&path);
-    directories.any(|directory| directory.join(name).is_file())
+    let directories = std::env::split_paths(&path).chain(ROOTS.map(PathBuf::from));
+    let mut files = directories.map(|directory| directory.join(name));
+    files.find(|file| file.is_file())
 }
 
 fn run_program(command: &mut Command) -> anyhow::Result<()> {

@@ -241,7 +241,8 @@ impl Config {
             false => (8080, 8443),
         };
         let loopback = |port| {
-            let v6 = std::path::Path::new("/proc/net/if_inet6").exists();
+            let addresses = std::fs::read_to_string("/proc/net/if_inet6");
+            let v6 = addresses.is_ok_and(|addresses| has_v6_loopback(&addresses));
             let v6 = v6.then(|| (std::net::Ipv6Addr::LOCALHOST, port).into());
             let v4 = (std::net::Ipv4Addr::LOCALHOST, port).into();
             v6.into_iter().chain([v4]).map(Address::Tcp).collect()
@@ -254,6 +255,13 @@ impl Config {
         }
         self.http.redirect_to_https.get_or_insert(true);
     }
+}
+
+/// Whether `::1` is among the addresses of `/proc/net/if_inet6`. Many containers have IPv6 without
+/// it, and there a listener at it would stop the start.
+fn has_v6_loopback(addresses: &str) -> bool {
+    let loopback = format!("{:032x} ", u128::from(std::net::Ipv6Addr::LOCALHOST));
+    addresses.lines().any(|line| line.starts_with(&loopback))
 }
 
 /// The configuration of a project.

@@ -27,7 +27,7 @@ pub struct ConfigOrigin {
 
 /// Settings, and whole sections, that a running `surus serve` cannot change: its sockets, its
 /// users, and what it starts once.
-const FIXED: [&str; 23] = [
+const FIXED: [&str; 24] = [
     "access_log.file",
     "admin",
     "engine.core_dumps",
@@ -51,6 +51,7 @@ const FIXED: [&str; 23] = [
     "tls.listen",
     "tls.max_handshakes",
     "tls.min_version",
+    "tls.public_port",
 ];
 
 /// What a `[[site]]` can change, because all of a changed site starts again.
@@ -453,6 +454,7 @@ mod tests {
             ),
             ("", "engine.user = 'x'", "(engine.user)"),
             ("", "tls.min_version = '1.3'", "(tls.min_version)"),
+            ("", "tls.public_port = 443", "(tls.public_port)"),
             (
                 "",
                 "admin.listen = '9000'\n[log]\nlevel = 'debug'",

@@ -118,3 +118,12 @@ fn repeated_extensions_add_up_and_other_entries_are_replaced() {
     let list: Config = toml::from_str("[php]\nextension = ['a', 'b']").unwrap();
     assert_eq!(list.php["extension"].entries(), ["a", "b"]);
 }
+
+#[test]
+fn loopback_address_of_ipv6_is_used_only_where_it_is_assigned() {
+    let loopback = "00000000000000000000000000000001 01 80 10 80       lo\n";
+    let other = "fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n";
+    assert!(has_v6_loopback(&format!("{other}{loopback}")));
+    assert!(!has_v6_loopback(other));
+    assert!(!has_v6_loopback(""));
+}

@@ -44,6 +44,7 @@ use super::queue::job::Failures;
 use super::queue::operation::QueueStatus;
 use crate::engine::Pending;
 use crate::observe::metrics::Metrics;
+use crate::observe::snapshot::Snapshot;
 use crate::observe::status::{EngineStatus, SiteStatus};
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -299,9 +300,14 @@ impl Admin {
             (true, "/-/dashboard") => return dashboard::page(),
             (true, "/-/events") => {
                 let (sites, metrics) = (self.sites.clone(), self.metrics.clone());
-                return self
-                    .dashboard
-                    .stream(move |observer| observer.sample(&metrics, sites::engines(&sites())));
+                return self.dashboard.stream(move |observer| {
+                    let sites = sites();
+                    let sampled = observer.sample(&metrics, sites::engines(&sites));
+                    Snapshot {
+                        sites: sites::troubled(sites),
+                        ..sampled
+                    }
+                });
             }
             _ => self.answer(request).await,
         };

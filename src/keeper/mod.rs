@@ -133,8 +133,8 @@ pub trait PrivilegedOperations {
         socket: OwnedFd,
     ) -> anyhow::Result<(u32, Self::Attempt)>;
 
-    /// Called when that process has ended.
-    fn acquired(&mut self, attempt: &Self::Attempt, wait_status: i32);
+    /// Called when that process has ended. `is_shutdown`: a shutdown was requested before.
+    fn acquired(&mut self, attempt: &Self::Attempt, wait_status: i32, is_shutdown: bool);
 
     /// Warms up the next boots of a pool with these pages, or with `keep` stores them for the next
     /// start. The text comes from the front end, which is untrusted.

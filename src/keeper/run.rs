@@ -313,12 +313,13 @@ impl<D: PrivilegedOperations> Keeper<D> {
         self.queues.reap();
         self.queues.resume_if_stopped();
         self.services.processes.resume_stopped_openers();
+        let is_shutdown = self.end.is_some();
         // One SIGCHLD may stand for several children.
         for ended in self.services.processes.reap() {
             let EndedProcess {
                 pid, wait_status, ..
             } = ended;
-            self.services.note(ended);
+            self.services.note(ended, is_shutdown);
             if let Some(front) = &mut front {
                 front.send(&KeeperReply::Exited { pid, wait_status }, Vec::new());
             }

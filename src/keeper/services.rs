@@ -110,8 +110,8 @@ impl<D: PrivilegedOperations> Services<D> {
         self.site_directories.clear();
     }
 
-    /// Handles the exit of a child.
-    pub fn note(&mut self, ended: EndedProcess) {
+    /// Handles the exit of a child. `is_shutdown`: a shutdown was requested before.
+    pub fn note(&mut self, ended: EndedProcess, is_shutdown: bool) {
         let EndedProcess {
             pid,
             kind,
@@ -147,7 +147,7 @@ impl<D: PrivilegedOperations> Services<D> {
             }
             ChildKind::Acme => {
                 if let Some((_, attempt)) = self.attempt.take_if(|(process, _)| *process == pid) {
-                    self.operations.acquired(&attempt, wait_status);
+                    self.operations.acquired(&attempt, wait_status, is_shutdown);
                 }
             }
             ChildKind::Master(_) => self.masters.retain(|(_, master)| *master != pid),

@@ -10,7 +10,7 @@ use super::metrics::Metrics;
 use super::slowest;
 use super::status::{
     CertificateStatus, DomainStatus, EngineStatus, ExitCount, OutcomeCount, ScalingStatus,
-    WorkerState, WorkerStatus,
+    SiteStatus, WorkerState, WorkerStatus,
 };
 use crate::budget;
 
@@ -39,6 +39,10 @@ pub struct Snapshot {
     /// The domains that lack a certificate.
     #[serde(default)]
     pub domains: Vec<DomainStatus>,
+    /// The sites that are not served, or whose certificates cannot be used, and queues whose jobs
+    /// do not run. [`Observer`] does not know them.
+    #[serde(default)]
+    pub sites: Vec<SiteStatus>,
     pub slowest: Vec<SlowRequest>,
 }
 
@@ -152,6 +156,7 @@ impl Observer {
             buffers: budget::ALL.iter().map(|budget| buffer(budget)).collect(),
             certificates: metrics.certificates(),
             domains: metrics.acme.lacking(),
+            sites: Vec::new(),
             slowest: slow_requests(metrics, now),
         }
     }

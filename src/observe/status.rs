@@ -162,6 +162,9 @@ pub struct CertificateStatus {
     pub names: Vec<String>,
     /// When it ends, in seconds since 1970.
     pub not_after: i64,
+    /// The time from which on that is worth a warning.
+    #[serde(default)]
+    pub ends_soon_at: i64,
 }
 
 /// The last attempt to get a certificate for a domain.

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::browser::Browser;
 use super::client::Client;
 use super::site::Site;
+use crate::common::certificates::Authority;
 use crate::common::ports::free_address;
 use crate::common::user::User;
 
@@ -42,6 +43,65 @@ fn dashboard_shows_live_workers_and_fits_on_a_phone() {
         assert_eq!(wide, json!([]), "{width} px: wider than the window");
         browser.picture(&format!("dashboard-{width}"));
     }
+    let errors = browser.errors();
+    assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
+}
+
+#[test]
+fn dashboard_names_a_site_that_is_not_served() {
+    let toml = "[[site]]\nname = 'main'\ndefault = true\n\
+                [[site]]\nname = 'gone'\nhost = 'gone.example'\nproject = 'gone'\n";
+    let site = Site::new()
+        .write("index.php", "<?php echo 'hello';")
+        .write("surus.toml", toml);
+    let admin = free_address();
+    let env = [
+        ("SURUS_ADMIN_LISTEN", admin.as_str()),
+        ("SURUS_ENGINE_WORKERS", "1"),
+    ];
+    let _surus = site.serve(&env);
+    let browser = Browser::open();
+    browser.go(&format!("http://{admin}/-/dashboard"));
+    browser.sees("#sites tbody", "gone.example");
+    browser.emulate(400, "dark");
+    browser.sees("#sites tbody", "gone.example");
+    let wide = browser.script(&TOO_WIDE.replace("WIDTH", "400"));
+    assert_eq!(wide, json!([]), "wider than the window");
+    let errors = browser.errors();
+    assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
+}
+
+#[test]
+fn dashboard_warns_of_a_certificate_in_the_last_part_of_its_lifetime() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new("Test");
+    let hours = |hours: u64| Duration::from_secs(hours * 3600);
+    let (mut certificates, mut keys) = (Vec::new(), Vec::new());
+    for (name, age) in [("fresh", 1), ("late", 23)] {
+        let host = format!("{name}.example");
+        let issued = authority.issue_now(&[&host], hours(age), hours(24 - age));
+        let (certificate, key) = issued.write(dir.path(), name);
+        certificates.push(certificate.display().to_string());
+        keys.push(key.display().to_string());
+    }
+    let (certificates, keys) = (certificates.join(","), keys.join(","));
+    let admin = free_address();
+    let env = [
+        ("SURUS_ADMIN_LISTEN", admin.as_str()),
+        ("SURUS_ENGINE_WORKERS", "1"),
+        ("SURUS_TLS_LISTEN", "127.0.0.1:0"),
+        ("SURUS_TLS_CERTIFICATE", certificates.as_str()),
+        ("SURUS_TLS_KEY", keys.as_str()),
+    ];
+    let site = Site::new().write("index.php", "<?php echo 'hello';");
+    let _surus = site.serve(&env);
+    let browser = Browser::open();
+    browser.go(&format!("http://{admin}/-/dashboard"));
+    browser.sees("#certificates tbody", "late.example");
+    let classes = browser.script(
+        "return [...document.querySelectorAll('#certificates td span')].map(it => it.className);",
+    );
+    assert_eq!(classes, json!(["", "warn"]));
     let errors = browser.errors();
     assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::RootCertStore;
@@ -45,12 +46,27 @@ impl Authority {
 
     /// The same, valid from the first year on.
     pub fn issue_between(&self, names: &[&str], first: i32, year: i32) -> Issued {
+        self.issue_with(names, |params| {
+            params.not_before = rcgen::date_time_ymd(first, 1, 1);
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        })
+    }
+
+    /// One that has been valid for a time, and will be for another one.
+    pub fn issue_now(&self, names: &[&str], age: Duration, left: Duration) -> Issued {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        self.issue_with(names, |params| {
+            params.not_before = rcgen::date_time_ymd(1970, 1, 1) + (now - age);
+            params.not_after = rcgen::date_time_ymd(1970, 1, 1) + (now + left);
+        })
+    }
+
+    fn issue_with(&self, names: &[&str], set: impl FnOnce(&mut CertificateParams)) -> Issued {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let common = names.first().cloned().unwrap_or_default();
         let mut params = CertificateParams::new(names).unwrap();
         params.distinguished_name.push(DnType::CommonName, common);
-        params.not_before = rcgen::date_time_ymd(first, 1, 1);
-        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        set(&mut params);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Issued {

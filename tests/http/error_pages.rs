@@ -131,6 +131,46 @@ fn reload_reads_the_pages_of_the_configured_directory_again() {
 }
 
 #[test]
+fn site_that_has_not_booted_answers_with_its_own_page() {
+    let fails = "<?php throw new Exception('at the boot'); surus_serve(1);";
+    let dir = site(&[
+        ("bad/index.php", fails),
+        ("bad/errors/503.html", "<h1>Back soon</h1>"),
+        (
+            "surus.toml",
+            "[[site]]\nhost = 'good.example'\nengine.name = 'classic'\n\
+             [[site]]\nhost = 'bad.example'\nproject = 'bad'\n",
+        ),
+    ]);
+    let surus = serve(&dir, &[]);
+    let ask = |host: &str, accept: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\n\r\n");
+        Wire::connect(&surus).ask(&request).unwrap()
+    };
+    let page = ask("bad.example", "text/html");
+    assert_eq!(
+        (page.status, &*body(&page)),
+        (503, "<h1>Back soon</h1>"),
+        "{}",
+        surus.log()
+    );
+    assert_eq!(page.header("retry-after"), Some("1"));
+    let json = ask("bad.example", "application/json");
+    assert_eq!(json.status, 503);
+    assert!(body(&json).contains("this site cannot be served"));
+    let unknown = ask("unknown.example", "text/html");
+    assert_eq!(unknown.status, 421);
+    assert!(body(&unknown).contains("no site of this server"));
+    // The next attempt to boot finds another page.
+    std::fs::write(dir.path().join("bad/errors/503.html"), "<h1>Later</h1>").unwrap();
+    surus.signal("HUP");
+    surus.wait_for_log(|_| body(&ask("bad.example", "text/html")) == "<h1>Later</h1>");
+    let served = "<?php surus_serve(function () { echo 'served'; });";
+    std::fs::write(dir.path().join("bad/index.php"), served).unwrap();
+    surus.wait_for_log(|_| body(&ask("bad.example", "text/html")) == "served");
+}
+
+#[test]
 fn missing_directory_of_error_pages_stops_the_start() {
     let dir = site(&[]);
     let env = [("SURUS_ERROR_PAGES_DIRECTORY", "nowhere")];

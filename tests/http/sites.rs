@@ -225,6 +225,14 @@ fn site_that_cannot_be_booted_leaves_the_others_alone() {
         status.contains("site bad is NOT served for bad.example (status 503)"),
         "{status}"
     );
+    let mut top = Command::new(env!("CARGO_BIN_EXE_surus"));
+    top.args(["top", "--once"]).arg(dir.path());
+    let top = top.output().unwrap();
+    let top = String::from_utf8_lossy(&top.stdout);
+    for name in ["bad", "gone"] {
+        assert!(top.contains(&format!("site {name} is NOT served")), "{top}");
+    }
+    assert!(!top.contains("site good"), "{top}");
     let (is_fine, checked) = surus("check", dir.path());
     assert!(!is_fine && checked.contains("✗ site bad: "), "{checked}");
     assert!(checked.contains("✗ site gone: "), "{checked}");

@@ -3,11 +3,12 @@
 mod aws;
 mod fault;
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use aws::{ARM64, Aws, Project, RISCV, ROLE, X86_64, bare, follow};
-use fault::{Fault, Proxy};
+use fault::{Fault, Network, Proxy};
 use serde_json::{Value, json};
 
 const SHOP: &str = "[deploy]\nname = 'shop'\nrole = 'arn:aws:iam::123456789012:role/shop'\n\
@@ -339,18 +340,8 @@ fn logs_are_printed_once_while_they_are_followed() {
     aws.surus(&["lambda", "logs", directory])
         .failed_with(&["there is no function shop in us-west-1", "--name"]);
     project.deploy(&aws, &[]).succeeded();
-    let group = "/aws/lambda/shop";
-    aws.logs("CreateLogGroup", &json!({"logGroupName": group}));
-    let stream = json!({"logGroupName": group, "logStreamName": "a"});
-    aws.logs("CreateLogStream", &stream);
-    let put = |messages: &[&str]| {
-        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-        let event =
-            |message: &&str| json!({"timestamp": now.as_millis() as u64, "message": message});
-        let events: Vec<_> = messages.iter().map(event).collect();
-        let put = json!({"logGroupName": group, "logStreamName": "a", "logEvents": events});
-        aws.logs("PutLogEvents", &put);
-    };
+    create_log(&aws);
+    let put = |messages: &[&str]| put(&aws, messages);
     put(&["one\n", "two"]);
     let said = aws.surus(&["lambda", "logs", directory]).succeeded();
     let texts: Vec<_> = said.out.lines().map(text).collect();
@@ -372,6 +363,74 @@ fn logs_are_printed_once_while_they_are_followed() {
     drop(output);
     put(&["five"]);
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn followed_log_goes_on_after_an_outage_without_a_gap_or_a_repetition() {
+    let Some(aws) = Aws::start("ap-northeast-1") else {
+        return;
+    };
+    let project = Project::new(SHOP);
+    project.deploy(&aws, &[]).succeeded();
+    create_log(&aws);
+    put(&aws, &["one"]);
+    let network = Network::start(aws.url());
+    let directory = project.path().to_str().unwrap();
+    let mut command = aws.command(&["lambda", "logs", directory, "-f"]);
+    command.env("AWS_ENDPOINT_URL", &network.url);
+    let (mut child, output) = follow(command.stderr(Stdio::piped()));
+    let mut lines = output.lines().map(|line| text(&line.unwrap()).to_owned());
+    assert_eq!(lines.next().as_deref(), Some("one"));
+
+    network.set_down(true);
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let (tries_again, told) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut said = String::new();
+        for line in stderr.lines() {
+            said += &(line.unwrap() + "\n");
+            if said.contains("trying again") {
+                let _ = tries_again.send(());
+            }
+        }
+        said
+    });
+    told.recv_timeout(Duration::from_secs(60)).unwrap();
+    put(&aws, &["two"]);
+    // Further attempts say nothing.
+    let (refused, began) = (network.refused(), Instant::now());
+    while network.refused() < refused + 4 {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    network.set_down(false);
+    assert_eq!(lines.next().as_deref(), Some("two"));
+    put(&aws, &["three"]);
+    assert_eq!(lines.next().as_deref(), Some("three"));
+    aws.logs("DeleteLogGroup", &json!({"logGroupName": GROUP}));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(lines.next(), None);
+    let said = reader.join().unwrap();
+    let message = "cannot read the log: cannot reach AWS";
+    assert_eq!(said.matches(message).count(), 1, "{said}");
+    assert!(said.contains("/aws/lambda/shop was deleted"), "{said}");
+}
+
+const GROUP: &str = "/aws/lambda/shop";
+
+/// Creates the log of the function, with one stream.
+fn create_log(aws: &Aws) {
+    aws.logs("CreateLogGroup", &json!({"logGroupName": GROUP}));
+    let stream = json!({"logGroupName": GROUP, "logStreamName": "a"});
+    aws.logs("CreateLogStream", &stream);
+}
+
+fn put(aws: &Aws, messages: &[&str]) {
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let event = |message: &&str| json!({"timestamp": now.as_millis() as u64, "message": message});
+    let events: Vec<_> = messages.iter().map(event).collect();
+    let put = json!({"logGroupName": GROUP, "logStreamName": "a", "logEvents": events});
+    aws.logs("PutLogEvents", &put);
 }
 
 /// A line without its time.

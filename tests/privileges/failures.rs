@@ -1,8 +1,10 @@
 //! Tests the keeper when one of its processes crashes, hangs, or starts in an unexpected place.
 
 use std::fs::{Permissions, set_permissions};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{Surus, is_surus};
@@ -100,6 +102,92 @@ pub fn hanging_front_end_is_killed_after_the_grace_period() {
         "{}",
         surus.log()
     );
+}
+
+/// A process that is held as by a debugger: no signal but SIGKILL reaches it.
+struct Held(Child);
+
+impl Held {
+    /// With `exit`, the process also does not exit when it is killed.
+    fn new(pid: u32, how: &[&str]) -> Held {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("hold");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/privileges/hold.c");
+        let mut cc = Command::new("cc");
+        cc.args(["-Wall", "-Werror", "-o"]);
+        assert!(cc.arg(&program).arg(source).status().unwrap().success());
+        let mut hold = Command::new(&program);
+        hold.arg(pid.to_string()).args(how).stdout(Stdio::piped());
+        let mut holder = hold.spawn().unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(holder.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(line, "held\n", "{pid}");
+        Held(holder)
+    }
+}
+
+/// Lets the process go on.
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The log has these words if killed processes live on.
+const LEFT: &str = "the keeper stops waiting";
+
+/// A script can hold a write to its memory, and with it the front end (http.slow_request). The
+/// front end exits once PHP's processes have.
+pub fn php_of_a_killed_front_end_that_does_not_exit_is_killed() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let env = [("SURUS_HTTP_SHUTDOWN_TIMEOUT", "1s")];
+    let mut surus = start(dir.path(), &[], &env);
+    assert_serves(&surus);
+    let front = surus.front();
+    let others: Vec<u32> = descendants(surus.pid())
+        .into_iter()
+        .filter(|pid| *pid != front)
+        .collect();
+    assert!(others.len() >= 3, "opener, master process, worker");
+    let held = Held::new(front, &["exit"]);
+    surus.signal("TERM");
+    until("PHP's processes are killed", || {
+        !others.iter().any(|pid| lives(*pid))
+    });
+    drop(held);
+    let pid = surus.pid();
+    until("it ends", || !lives(pid) && !lives(front));
+    assert!(!surus.wait().success());
+    surus.wait_for_log(|log| log.contains("http.shutdown_timeout"));
+    assert!(!surus.log().contains(LEFT), "{}", surus.log());
+}
+
+/// A master process that a debugger holds does not notice that its front end has exited.
+pub fn php_that_outlives_its_front_end_is_killed() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let surus = start(dir.path(), &[], &[]);
+    assert_serves(&surus);
+    let (front, before) = (surus.front(), descendants(surus.pid()));
+    let mut started = children(surus.pid()).into_iter();
+    let master = started.find(|pid| !is_surus(*pid)).unwrap();
+    let _held = Held::new(master, &[]);
+    send(front, "KILL");
+    until("another front end answers", || {
+        get(&surus, "/") == Some((200, "hello".into()))
+    });
+    for pid in before {
+        until("its processes have ended", || !lives(pid));
+    }
+    assert!(!surus.log().contains(LEFT), "{}", surus.log());
+    assert_serves(&surus);
 }
 
 pub fn reload_signals_during_the_start_do_not_end_the_front_end() {

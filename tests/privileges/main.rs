@@ -145,6 +145,14 @@ const TESTS: &[Test] = &[
         failures::hanging_front_end_is_killed_after_the_grace_period,
     ),
     (
+        "php_of_a_killed_front_end_that_does_not_exit_is_killed",
+        failures::php_of_a_killed_front_end_that_does_not_exit_is_killed,
+    ),
+    (
+        "php_that_outlives_its_front_end_is_killed",
+        failures::php_that_outlives_its_front_end_is_killed,
+    ),
+    (
         "reload_signals_during_the_start_do_not_end_the_front_end",
         failures::reload_signals_during_the_start_do_not_end_the_front_end,
     ),

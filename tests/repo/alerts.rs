@@ -54,6 +54,29 @@ fn repair_reasons_are_documented() {
 }
 
 #[test]
+fn dashboard_expects_those_exits_that_the_reference_expects() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let reference = read("docs/reference/metrics.md");
+    let (_, table) = reference
+        .split_once("Why workers of Surus's own engines exit:")
+        .unwrap();
+    let row = Regex::new(r"(?m)^\| ([a-z_`, ]+) \| yes \|").unwrap();
+    let name = Regex::new("`([a-z_]+)`").unwrap();
+    let mut expected = BTreeSet::new();
+    for cells in row.captures_iter(table) {
+        let names = name.captures_iter(&cells[1]);
+        expected.extend(names.map(|found| found[1].to_string()));
+    }
+    assert!(expected.len() > 5, "only {expected:?}");
+    let page = read("src/fronts/admin/dashboard.html");
+    let (_, list) = page.split_once("const EXPECTED = [").unwrap();
+    let (list, _) = list.split_once(']').unwrap();
+    let words = list.split(',').map(|word| word.trim().trim_matches('\''));
+    let shown: BTreeSet<_> = words.map(str::to_string).collect();
+    assert_eq!(shown, expected);
+}
+
+#[test]
 fn outcomes_of_failures_are_documented_and_alerted() {
     let source = std::fs::read_to_string(root().join("src/app/response.rs")).unwrap();
     let reference = std::fs::read_to_string(root().join("docs/reference/metrics.md")).unwrap();

@@ -11,6 +11,7 @@ mod commands;
 mod comparison;
 mod configuration;
 mod containers;
+mod debian;
 mod engines_page;
 mod guide_commands;
 mod help_texts;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::status::{duration, indented, scaling, time_left};
+use crate::cli::status::{duration, indented, scaling, site_line, time_left};
 use crate::observe::snapshot::{PoolSnapshot, Snapshot};
 use crate::observe::status::{CertificateStatus, DomainStatus, WorkerState};
 
@@ -45,6 +45,7 @@ pub fn text(now: &Snapshot) -> String {
         }
     };
     section("slowest requests", slowest(now));
+    section("sites with problems", sites(now));
     section("errors", errors(now));
     section("worker exits", exits(now));
     section("certificates", certificates(now));
@@ -141,6 +142,13 @@ pub fn slowest(now: &Snapshot) -> Vec<String> {
     lines
 }
 
+/// The sites that are not as configured, as `surus status` shows them.
+pub fn sites(now: &Snapshot) -> Vec<String> {
+    let lines = now.sites.iter().map(site_line);
+    let lines = lines.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
+    lines.collect()
+}
+
 pub fn errors(now: &Snapshot) -> Vec<String> {
     let mut all: Vec<_> = now.outcomes.iter().collect();
     all.retain(|it| !is_class(&it.outcome, "23"));
@@ -229,7 +237,9 @@ fn millis(ms: f64) -> String {
 pub mod tests {
     use super::*;
     use crate::observe::snapshot::{Percentiles, SlowRequest};
-    use crate::observe::status::{ExitCount, OutcomeCount, ScalingStatus, WorkerStatus};
+    use crate::observe::status::{
+        ExitCount, OutcomeCount, ScalingStatus, SiteStatus, WorkerStatus,
+    };
 
     pub fn snapshot() -> Snapshot {
         let worker = |pid, state, for_ms, request: Option<&str>| WorkerStatus {
@@ -290,6 +300,7 @@ pub mod tests {
                 certificate: "/etc/a.pem".into(),
                 names: vec!["example.org".into(), "www.example.org".into()],
                 not_after: 1_000_000 + 62 * 86400,
+                ends_soon_at: 1_000_000 + 55 * 86400,
             }],
             domains: vec![
                 DomainStatus {
@@ -341,6 +352,24 @@ pub mod tests {
             assert!(text.contains(part), "{part:?} is not in:\n{text}");
         }
         assert!(!text.contains("2xx"), "{text}");
+    }
+
+    #[test]
+    fn site_that_is_not_served_is_shown_with_its_reason() {
+        let mut now = snapshot();
+        assert!(!text(&now).contains("sites with problems"));
+        now.sites = vec![SiteStatus {
+            site: "blog".into(),
+            hosts: vec!["blog.example".into()],
+            error: Some("the boot failed:\nno database".into()),
+            certificate_error: Some("it is damaged".into()),
+            ..SiteStatus::default()
+        }];
+        let text = text(&now);
+        let expected = "\nsites with problems\n  site blog is NOT served for blog.example \
+                        (status 503): the boot failed:\n  no database\n  certificates of site \
+                        blog cannot be used: it is damaged\n";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

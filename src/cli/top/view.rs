@@ -190,7 +190,8 @@ fn draw_lists(frame: &mut Frame<'_>, area: Rect, now: &Snapshot) {
     if area.is_empty() {
         return;
     }
-    let mut counts = plain::errors(now);
+    let mut counts = plain::sites(now);
+    counts.extend(plain::errors(now));
     counts.extend(plain::exits(now));
     counts.extend(plain::certificates(now));
     let lists = [

@@ -26,6 +26,14 @@ pub fn reported(sites: Vec<SiteEngines>) -> Vec<SiteStatus> {
     sites.filter(is_reported).collect()
 }
 
+/// Those of [`reported`] that are not as configured.
+pub fn troubled(sites: Vec<SiteEngines>) -> Vec<SiteStatus> {
+    let is_troubled = |site: &SiteStatus| site.error.is_some() || site.certificate_error.is_some();
+    let mut troubled = reported(sites);
+    troubled.retain(is_troubled);
+    troubled
+}
+
 /// Whether all engines of a site can serve. One bad site must not take the others out of a load
 /// balancer.
 pub fn ready(sites: &[SiteEngines]) -> Result<(), String> {

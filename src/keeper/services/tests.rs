@@ -65,7 +65,7 @@ impl PrivilegedOperations for Sleepers {
     fn acme(&mut self, _: u16, _: bool, _: OwnedFd) -> anyhow::Result<(u32, ())> {
         bail!("none")
     }
-    fn acquired(&mut self, (): &(), _: i32) {}
+    fn acquired(&mut self, (): &(), _: i32, _: bool) {}
     fn pages(&mut self, _: u32, _: bool, _: &str) -> anyhow::Result<()> {
         bail!("none")
     }

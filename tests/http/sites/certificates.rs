@@ -303,6 +303,24 @@ fn domain_of_a_site_gets_a_certificate_and_redirects_that_site_alone() {
 }
 
 #[test]
+fn domain_of_the_command_line_that_no_site_has_is_rejected() {
+    let dir = project(&[PAGE]);
+    with_admin(
+        &dir,
+        "acme.directory = 'authority'\ntls.listen = '127.0.0.1:0'\n\
+         [[site]]\nhost = 'shop.test'\n",
+    );
+    let start = |domain| {
+        let args = ["--workers", "1", "--domain", domain];
+        Surus::spawn(dir.path(), &args, &[])
+    };
+    let log = start("other.test").err().unwrap();
+    let why = "no [[site]] has the host other.test (--domain)";
+    assert!(log.contains(why), "{log}");
+    assert!(start("shop.test").is_ok());
+}
+
+#[test]
 fn certificate_of_a_site_without_a_port_or_with_another_host_is_named() {
     let dir = project(&[PAGE]);
     Authority::new("Test")

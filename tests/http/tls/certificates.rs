@@ -65,6 +65,9 @@ fn metrics_say_when_certificates_end() {
     assert_eq!(secure.metric(dir.path(), &name), 64_060_588_800);
     let listed = super::admin(dir.path(), "/-/certificates");
     assert!(listed.contains("\"not_after\":64060588800"), "{listed}");
+    // A week before.
+    let soon = "\"ends_soon_at\":64059984000";
+    assert!(listed.contains(soon), "{listed}");
 }
 
 /// RSA and ECDSA for the same name: each client gets what it can check.

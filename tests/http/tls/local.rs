@@ -1,9 +1,13 @@
 //! Tests HTTPS for localhost, with certificates of this machine.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::Surus;
+use crate::common::executable::copy_executable;
 use crate::wire::site;
 
 use super::https_address;
@@ -91,6 +95,39 @@ fn trust_puts_the_authority_into_the_stores_and_takes_it_out() {
     }
     assert!(output.status.success(), "{:?}: {said}", output.status);
     assert!(said.contains("system: trusted"), "{said}");
+    assert!(said.contains("system: not trusted any more"), "{said}");
+}
+
+/// On Debian, the PATH of an ordinary user has no programs for root.
+#[test]
+fn ordinary_user_is_told_the_command_for_the_store_of_the_system() {
+    let dir = site();
+    let (_surus, _) = serve(dir.path(), &["--https"]);
+    let root = std::fs::read(dir.path().join("authority/local/root.crt")).unwrap();
+    let public = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(public.path(), Permissions::from_mode(0o755)).unwrap();
+    let (program, file) = (public.path().join("surus"), public.path().join("root.crt"));
+    copy_executable(env!("CARGO_BIN_EXE_surus").as_ref(), &program);
+    std::fs::write(&file, root).unwrap();
+    let trust = |options: &[&str]| {
+        let mut command = Command::new(&program);
+        command.arg("trust").args(options).arg("--certificate");
+        command.arg(&file).current_dir("/").env_remove("HOME");
+        command.env("PATH", "/usr/bin:/bin");
+        if surus_sys::process::is_root() {
+            command.uid(65534).gid(65534);
+        }
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), said)
+    };
+    let (status, said) = trust(&[]);
+    let remedy = format!("sudo surus trust --certificate {}", file.display());
+    assert_eq!(status, Some(1));
+    assert!(said.contains(&remedy), "{said}");
+    // The system does not trust it.
+    let (status, said) = trust(&["--remove"]);
+    assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("system: not trusted any more"), "{said}");
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -34,6 +36,47 @@ impl Proxy {
             }
         });
         Proxy { url, arrived }
+    }
+}
+
+/// A network to AWS that can fail.
+pub struct Network {
+    pub url: String,
+    is_down: Arc<AtomicBool>,
+    refused: Arc<AtomicUsize>,
+}
+
+impl Network {
+    pub fn start(aws: String) -> Network {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let network = Network {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            is_down: Arc::default(),
+            refused: Arc::default(),
+        };
+        let (is_down, refused) = (network.is_down.clone(), network.refused.clone());
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if is_down.load(Ordering::SeqCst) {
+                    // Dropping the connection closes it.
+                    refused.fetch_add(1, Ordering::SeqCst);
+                    continue;
+                }
+                let aws = aws.clone();
+                let (arrival, _) = channel();
+                thread::spawn(move || exchange(client, &aws, "no such", Fault::None, &arrival));
+            }
+        });
+        network
+    }
+
+    pub fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// How many connections it has closed without a response.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
     }
 }
 

@@ -29,6 +29,33 @@ pub fn is_missing<E: ProvideErrorMetadata>(error: &SdkError<E>) -> bool {
     matches!(code, Some("ResourceNotFoundException"))
 }
 
+/// Whether the same request may succeed later: AWS could not be reached, or could not answer.
+pub fn is_temporary<E: ProvideErrorMetadata>(error: &SdkError<E>) -> bool {
+    match error {
+        SdkError::TimeoutError(_) | SdkError::ResponseError(_) => true,
+        // Without a kind, it is a failure to get credentials.
+        SdkError::DispatchFailure(failure) => {
+            failure.is_io() || failure.is_timeout() || failure.as_other().is_some()
+        }
+        SdkError::ServiceError(service) => {
+            is_temporary_answer(service.err().code(), service.raw().status().as_u16())
+        }
+        _ => false,
+    }
+}
+
+/// The same of an answer with this code and status.
+fn is_temporary_answer(code: Option<&str>, status: u16) -> bool {
+    const TEMPORARY: [&str; 5] = [
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "ServiceUnavailableException",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    ];
+    status >= 500 || status == 429 || code.is_some_and(|code| TEMPORARY.contains(&code))
+}
+
 /// An error with its causes.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -143,5 +170,23 @@ mod tests {
             assert!(error.starts_with(code) && error.contains(part), "{error}");
         }
         assert_eq!(text("Other", "first\nsecond").to_string(), "Other: first");
+    }
+
+    #[test]
+    fn answer_is_temporary_unless_it_rejects_the_request() {
+        for (code, status, is_temporary) in [
+            (Some("ThrottlingException"), 400, true),
+            (Some("ServiceUnavailableException"), 503, true),
+            (None, 502, true),
+            (None, 429, true),
+            (Some("ExpiredTokenException"), 400, false),
+            (Some("UnrecognizedClientException"), 400, false),
+            (Some("AccessDeniedException"), 400, false),
+            (Some("ResourceNotFoundException"), 400, false),
+            (Some("InvalidParameterException"), 400, false),
+        ] {
+            let found = is_temporary_answer(code, status);
+            assert_eq!(found, is_temporary, "{code:?} {status}");
+        }
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use aws_sdk_cloudwatchlogs::Client;
 use aws_sdk_cloudwatchlogs::types::FilteredLogEvent;
 use jiff::Timestamp;
 
-use super::failure::{explain, is_missing};
+use super::failure::{explain, is_missing, is_temporary};
 use super::state::configuration;
 use crate::cli::lambda::cloud_options::Logs;
 use crate::cli::stdout::{self, say};
@@ -16,6 +16,9 @@ use crate::observe::log;
 
 /// Pause between two questions for new lines.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause while AWS cannot be reached.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// CloudWatch may show a line this many milliseconds later than others that are newer.
 const LATE: i64 = 60_000;
@@ -39,35 +42,66 @@ pub fn run(args: Logs) -> anyhow::Result<()> {
         let since = Timestamp::now().as_millisecond() - args.since.0.as_millis() as i64;
         let mut window = Window::new(since);
         let logs = Client::new(&sdk);
-        let mut waits = false;
+        let (mut was_there, mut waits) = (false, false);
+        let mut pause = PAUSE;
         loop {
-            let is_there = print(&logs, &group, args.filter.as_deref(), &mut window).await?;
-            if !is_there && !waits {
-                let text = format!(
-                    "there is no log group {group}: the function has not run yet, or its role may \
-                     not write logs (AWSLambdaBasicExecutionRole)"
-                );
-                if !args.follow {
-                    bail!(text);
+            match print(&logs, &group, args.filter.as_deref(), &mut window).await {
+                Ok(true) => {
+                    was_there = true;
+                    pause = PAUSE;
                 }
-                log::print(format_args!("{text}; waiting for it\n"));
-                waits = true;
+                Ok(false) if was_there => bail!("the log group {group} was deleted"),
+                Ok(false) => {
+                    let text = format!(
+                        "there is no log group {group}: the function has not run yet, or its role \
+                         may not write logs (AWSLambdaBasicExecutionRole)"
+                    );
+                    if !args.follow {
+                        bail!(text);
+                    }
+                    if !waits {
+                        log::print(format_args!("{text}; waiting for it\n"));
+                    }
+                    waits = true;
+                    pause = PAUSE;
+                }
+                Err(failed) if args.follow && failed.is_temporary => {
+                    if pause == PAUSE {
+                        let error = failed.error;
+                        log::print(format_args!("{error:#}; trying again until that works\n"));
+                    }
+                    pause = longer(pause);
+                }
+                Err(failed) => return Err(failed.error),
             }
             if !args.follow || stdout::has_failed() {
                 return Ok(());
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
         }
     })
 }
 
-/// Prints the new lines of a window. False if there is no such group.
+/// The pause after another failure.
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).min(LONGEST_PAUSE)
+}
+
+/// Why new lines could not be read.
+struct ReadFailure {
+    error: anyhow::Error,
+    /// The next attempt may succeed.
+    is_temporary: bool,
+}
+
+/// Prints the new lines of a window. False if there is no such group. After a failure the window
+/// stays the same, so that the next attempt prints the rest.
 async fn print(
     logs: &Client,
     group: &str,
     filter: Option<&str>,
     window: &mut Window,
-) -> anyhow::Result<bool> {
+) -> Result<bool, ReadFailure> {
     let request = logs
         .filter_log_events()
         .log_group_name(group)
@@ -79,7 +113,12 @@ async fn print(
         let page = match page {
             Ok(page) => page,
             Err(error) if is_missing(&error) => return Ok(false),
-            Err(error) => return Err(explain(error)).context("cannot read the log"),
+            Err(error) => {
+                return Err(ReadFailure {
+                    is_temporary: is_temporary(&error),
+                    error: explain(error).context("cannot read the log"),
+                });
+            }
         };
         for event in page.events() {
             let time = event.timestamp().unwrap_or_default();
@@ -149,5 +188,22 @@ mod tests {
         assert!(!window.is_new(&event(90_000, "late")));
         window.advance(300_000);
         assert!(window.seen.is_empty());
+    }
+
+    #[test]
+    fn attempt_after_a_failure_prints_the_rest_once() {
+        let mut window = Window::new(0);
+        assert!(window.is_new(&event(100_000, "a")));
+        // The second page fails. The next attempt begins where this one did.
+        assert_eq!(window.start, 0);
+        assert!(!window.is_new(&event(100_000, "a")));
+        assert!(window.is_new(&event(100_000, "b")));
+    }
+
+    #[test]
+    fn pauses_grow_up_to_half_a_minute() {
+        let pauses = std::iter::successors(Some(PAUSE), |pause| Some(longer(*pause)));
+        let seconds: Vec<_> = pauses.take(8).map(|pause| pause.as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30, 30]);
     }
 }

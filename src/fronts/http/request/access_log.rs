@@ -6,6 +6,7 @@ mod parse;
 mod template;
 #[cfg(test)]
 mod tests;
+pub mod wire_bytes;
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -106,6 +107,9 @@ pub struct AccessLogEntry {
     pub status: StatusCode,
     /// Bytes of the response's body.
     pub bytes: u64,
+    /// Bytes of the request and of the response with their headers, if the format asks for them.
+    pub received: u64,
+    pub sent: u64,
     pub took: Duration,
     /// The time until PHP's response began; None if PHP has not answered.
     pub answered: Option<Duration>,
@@ -118,7 +122,7 @@ pub struct AccessLogEntry {
 pub struct LoggedRequest {
     pub method: Method,
     pub target: Box<str>,
-    version: Version,
+    pub version: Version,
     referer: Option<String>,
     user_agent: Option<String>,
     /// What the log's format needs besides.
@@ -166,6 +170,8 @@ impl LoggedRequest {
 pub struct AccessLog {
     writer: Writer<AccessLogEntry>,
     format: AccessLogFormat,
+    /// Whether the format asks for the bytes of requests and responses with their headers.
+    pub counts_bytes: bool,
 }
 
 impl AccessLog {
@@ -198,8 +204,15 @@ impl AccessLog {
             )
         };
         let writer = Writer::start("access-log", &budget::ACCESS_LOG, to, line, tell)?;
-        let format = format.clone();
-        Ok(Some(AccessLog { writer, format }))
+        let counts_bytes = match format {
+            AccessLogFormat::Template(_, template) => template.counts_bytes(),
+            AccessLogFormat::Off | AccessLogFormat::Text | AccessLogFormat::Json => false,
+        };
+        Ok(Some(AccessLog {
+            writer,
+            format: format.clone(),
+            counts_bytes,
+        }))
     }
 
     /// What requests keep for the format.

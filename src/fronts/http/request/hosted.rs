@@ -4,14 +4,17 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::header::{HOST, HeaderMap, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::{Request, StatusCode};
 use tokio::sync::{Semaphore, watch};
 
 use crate::app::Application;
 use crate::app::by_host::ByHost;
+use crate::app::error_pages::{ErrorPages, ErrorView};
 use crate::app::forwarded::{self, Peer, Proxy};
 use crate::app::validate::{RequestRejection, reject};
+use crate::event::Response;
 use crate::fronts::http::Settings;
 use crate::fronts::http::request::access_log::AccessLog;
 use crate::spool::Spool;
@@ -22,6 +25,8 @@ pub struct HostedSite {
     pub name: &'static str,
     /// Empty until the site's application has booted for the first time.
     pub application: OnceLock<Arc<Application>>,
+    /// The error pages until then, as the last attempt to boot has found them.
+    pub unbooted_pages: ArcSwap<ErrorPages>,
     /// The front end's settings, with the site's own limits of requests.
     pub settings: Settings,
     /// The spool of its responses to slow clients.
@@ -79,6 +84,22 @@ impl HostedSite {
     /// Whether requests have to [wait](HostedSite::booted).
     pub fn is_booting(&self) -> bool {
         self.application.get().is_none() && !self.first_boot.is_over()
+    }
+
+    /// Determines which page the client of a request sees if it fails.
+    pub fn view(&self, headers: &HeaderMap, peer: &Peer) -> ErrorView {
+        match self.application.get() {
+            Some(application) => application.view(headers, peer),
+            None => self.unbooted_pages.load().view(headers, peer),
+        }
+    }
+
+    /// Gives a failed request the page that its client sees.
+    pub fn apply_error_page(&self, view: ErrorView, response: Response) -> Response {
+        match self.application.get() {
+            Some(application) => application.apply_error_page(view, response),
+            None => self.unbooted_pages.load().apply(view, response),
+        }
     }
 
     /// Tells browsers to use TLS (RFC 6797), unless PHP has done so. For a response over TLS.

@@ -20,8 +20,10 @@ const OFFERED_FOR: u32 = 86_400;
 /// The settings that decide it.
 #[derive(Debug, Clone, Default)]
 pub struct Https {
-    /// The port of HTTPS.
+    /// The port of HTTPS, as clients reach it.
     port: u16,
+    /// The same of HTTP/3; None if it is the one that Surus listens on.
+    public_port: Option<u16>,
     /// The ports of HTTP/3, each with the `Alt-Svc` that offers it.
     http_3: Vec<(String, HeaderValue)>,
     answers: Arc<ChallengeAnswers>,
@@ -31,15 +33,18 @@ impl Https {
     pub fn new(tls: &tls::Settings, answers: Arc<ChallengeAnswers>) -> Https {
         Https {
             port: tls.port(),
+            public_port: tls.public_port,
             http_3: Vec::new(),
             answers,
         }
     }
 
-    /// Has responses of these ports offer HTTP/3 at the same ports.
+    /// Has responses of these ports offer HTTP/3, at the public port or else at the same ones.
     pub fn with_http_3(mut self, ports: impl Iterator<Item = u16>) -> Https {
+        let public_port = self.public_port;
         let offer = |port: u16| {
-            let offer = format!("h3=\":{port}\"; ma={OFFERED_FOR}");
+            let public = public_port.unwrap_or(port);
+            let offer = format!("h3=\":{public}\"; ma={OFFERED_FOR}");
             Some((port.to_string(), offer.parse().ok()?))
         };
         self.http_3 = ports.filter_map(offer).collect();
@@ -122,6 +127,22 @@ mod tests {
                 ..Https::default()
             };
             assert_eq!(https.location(host, "/?a"), expected);
+        }
+    }
+
+    #[test]
+    fn http_3_is_offered_at_the_public_port() {
+        let server = Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], 8443)));
+        for (public_port, offer) in [(None, "8443"), (Some(443), "443")] {
+            let settings = tls::Settings {
+                public_port,
+                ..tls::Settings::default()
+            };
+            let https = Https::new(&settings, Arc::default()).with_http_3([8443].into_iter());
+            let mut headers = HeaderMap::new();
+            https.offer_http_3(Some(&server), &mut headers);
+            let offer = format!("h3=\":{offer}\"; ma={OFFERED_FOR}");
+            assert_eq!(headers[ALT_SVC], offer);
         }
     }
 }

@@ -40,7 +40,8 @@ use super::transport::context::ConnectionContext;
 use super::transport::sendfile_body::SendfileBody;
 use crate::app::error_pages::ErrorView;
 use crate::app::forwarded::{self, Peer};
-use crate::app::response::{RETRY_AFTER, class, failed, failure_name, plain};
+use crate::app::response::{class, failed, failure_name, plain};
+use crate::app::retry_after::retry_after;
 use crate::app::static_files::FileRange;
 use crate::app::validate::{RequestRejection, reject};
 use crate::app::{Dispatch, Routed, fit};
@@ -142,10 +143,7 @@ impl Service {
             guard.trace = traced::begin(tracer, &mut parts, guard.began, client);
         }
         let is_page = (self.live_reload.as_ref()).is_some_and(|live| live.prepare(&mut parts));
-        let view = match self.sites.application(site) {
-            Ok((_, application)) => application.view(&parts.headers, peer),
-            Err(_) => ErrorView::Text,
-        };
+        let view = hosted.map_or(ErrorView::Text, |site| site.view(&parts.headers, peer));
         let server = peer.server.clone();
         let source = RequestSource {
             site,
@@ -171,9 +169,7 @@ impl Service {
                 // The connection ends after this response, because what follows cannot be parsed
                 // safely.
                 let mut is_last = false;
-                let selected = self.sites.application(site);
-                let application = selected.as_ref().ok().map(|(_, application)| *application);
-                let result = match (dispatch, selected) {
+                let result = match (dispatch, self.sites.application(site)) {
                     (Dispatch::Answer(response), _) => Ok(response),
                     (Dispatch::Rejected(rejection), _) => Err(rejection.into()),
                     (Dispatch::Event { .. }, Err(rejection)) => Err(rejection.into()),
@@ -212,6 +208,9 @@ impl Service {
                             }
                             None => Ok(()),
                         };
+                        if arrived.is_ok() {
+                            guard.receives(event.request.body().len());
+                        }
                         match arrived.and_then(|()| application.dispatch(engine, event)) {
                             Ok(pending) => {
                                 guard.runs(engine);
@@ -239,14 +238,15 @@ impl Service {
                     Ok(response) => (class(response.status()), response),
                     Err(problem) => {
                         if problem.is_overload() && !is_shared {
-                            connection.timers.pause(RETRY_AFTER);
+                            connection.timers.pause(retry_after());
                         }
                         problem.answer(guard.request_id, &mut is_last)
                     }
                 };
                 is_last |= connection.timers.is_draining();
-                if let Some(application) = application {
-                    response = application.apply_error_page(view, response);
+                let hosted = site.and_then(|number| self.sites.get(number));
+                if let Some(hosted) = hosted {
+                    response = hosted.apply_error_page(view, response);
                 }
                 headers.apply(response.headers_mut());
                 let status = response.status();
@@ -265,8 +265,8 @@ impl Service {
                 is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
                 let is_encrypted = connection.encryption.get().is_some();
                 if is_encrypted {
-                    if let Some(site) = site.and_then(|number| self.sites.get(number)) {
-                        site.require_tls(response.headers_mut());
+                    if let Some(hosted) = hosted {
+                        hosted.require_tls(response.headers_mut());
                     }
                     if version <= Version::HTTP_2 {
                         self.https
@@ -297,7 +297,7 @@ impl Service {
                 self.accounting
                     .metrics
                     .answered(guard.engine, outcome, took);
-                guard.responds(response.status(), response.headers(), took);
+                guard.responds(&response, took);
                 Ok(response.map(|body| TrackedBody::new(taken, body, guard)))
             }
         };

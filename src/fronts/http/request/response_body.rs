@@ -8,16 +8,17 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::{Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use tracing::warn;
 
 use super::access_log::kept::BegunRequest;
+use super::access_log::wire_bytes::WireBytes;
 use super::access_log::{AccessLog, AccessLogEntry, LoggedRequest};
 use super::accounting::Accounting;
 use crate::app::STATIC;
 use crate::budget::{MEMORY, Reservation};
-use crate::event::{Failure, ResponseBody};
+use crate::event::{Failure, Response, ResponseBody};
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::timeouts::WriteStall;
 use crate::observe::slowest::Slow;
@@ -59,29 +60,39 @@ impl http_body::Body for TrackedBody {
     type Error = Failure;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
-        if let Some(failure) = self.failure.take() {
+        let this = self.get_mut();
+        if let Some(failure) = this.failure.take() {
             return Poll::Ready(Some(Err(failure)));
         }
-        let Poll::Ready(polled) = Pin::new(&mut self.body).poll_frame(cx) else {
+        let Poll::Ready(polled) = Pin::new(&mut this.body).poll_frame(cx) else {
             return Poll::Pending;
         };
         match polled {
             Some(Ok(frame)) => {
-                self.guard.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                this.guard.bytes += length;
+                if let Some(counted) = this.guard.counted() {
+                    counted.sends(length, this.body.is_end_stream());
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(failure)) => {
-                warn!(request_id = self.guard.request_id, error = %failure, "response truncated");
+                warn!(request_id = this.guard.request_id, error = %failure, "response truncated");
                 // hyper drops unsent bytes together with the connection. When it polls again, it
                 // has sent them.
-                self.failure = Some(failure);
+                this.failure = Some(failure);
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            None => Poll::Ready(None),
+            None => {
+                if let Some(counted) = this.guard.counted() {
+                    counted.ends();
+                }
+                Poll::Ready(None)
+            }
         }
     }
 
@@ -118,6 +129,8 @@ struct Line {
     request: LoggedRequest,
     /// The time until PHP's response began.
     answered: Option<Duration>,
+    /// None if the format does not ask for them.
+    counted: Option<WireBytes>,
 }
 
 impl RequestGuard {
@@ -135,6 +148,7 @@ impl RequestGuard {
                 client: begun.client,
                 request: LoggedRequest::new(&log, request, &begun),
                 answered: None,
+                counted: log.counts_bytes.then(|| WireBytes::of_request(request)),
                 log,
             })
         });
@@ -160,12 +174,26 @@ impl RequestGuard {
         self.runs = true;
     }
 
+    /// The request's body has this many bytes.
+    pub fn receives(&mut self, bytes: u64) {
+        if let Some(counted) = self.counted() {
+            counted.received += bytes;
+        }
+    }
+
+    fn counted(&mut self) -> Option<&mut WireBytes> {
+        self.line.as_mut()?.counted.as_mut()
+    }
+
     /// The response begins.
-    pub fn responds(&mut self, status: StatusCode, headers: &HeaderMap, took: Duration) {
-        self.status = Some(status);
+    pub fn responds(&mut self, response: &Response, took: Duration) {
+        self.status = Some(response.status());
         if let Some(line) = &mut self.line {
             line.answered = self.runs.then_some(took);
-            line.request.add_response(&line.log, headers);
+            line.request.add_response(&line.log, response.headers());
+            if let Some(counted) = &mut line.counted {
+                counted.begins(response, &line.request.method, line.request.version);
+            }
         }
         if let Some(trace) = &self.trace {
             trace.responded();
@@ -223,13 +251,17 @@ impl Drop for RequestGuard {
                 client,
                 request,
                 answered,
+                counted,
             } = *line;
+            let counted = counted.unwrap_or_default();
             log.log(AccessLogEntry {
                 request_id: self.request_id,
                 client,
                 request: Some(request),
                 status: self.status(),
                 bytes: self.bytes,
+                received: counted.received,
+                sent: counted.sent,
                 took: self.began.elapsed(),
                 answered,
                 engine: self.engine,

@@ -16,6 +16,7 @@ use rustls::{InconsistentKeys, RootCertStore};
 use super::files::{Pair, PemFile, SitePairs};
 use super::x509;
 use crate::app::by_host::ByHost;
+use crate::observe::status::CertificateStatus;
 
 /// A certificate that can be served.
 #[derive(Debug, Clone)]
@@ -119,6 +120,17 @@ impl Served {
         instant(self.about.not_after)
     }
 
+    pub fn status(&self) -> CertificateStatus {
+        let soon = self.validity().ends_soon_at();
+        let soon = soon.duration_since(SystemTime::UNIX_EPOCH);
+        CertificateStatus {
+            certificate: self.path.display().to_string(),
+            names: self.about.names.clone(),
+            not_after: self.about.not_after,
+            ends_soon_at: soon.map_or(0, |soon| soon.as_secs().cast_signed()),
+        }
+    }
+
     /// What is wrong with the certificate, with its name.
     pub fn warning(&self) -> Option<String> {
         let problem = problem(self.validity(), &self.about.names, SystemTime::now())?;
@@ -149,8 +161,8 @@ fn problem(validity: Validity, names: &[String], now: SystemTime) -> Option<Stri
             "the certificate is valid from {begins} on, which is not yet by the clock of this \
              machine ({clock}); correct the clock"
         ))
-    } else if validity.ends < now + SOON {
-        Some("the certificate ends within a week; renew it".into())
+    } else if validity.ends_soon_at() < now {
+        Some("the certificate ends soon; renew it".into())
     } else if names.is_empty() {
         Some(
             "the certificate names no host (subject alternative name); browsers reject it, and \
@@ -162,8 +174,17 @@ fn problem(validity: Validity, names: &[String], now: SystemTime) -> Option<Stri
     }
 }
 
-/// From when on an ending certificate is worth a warning.
+/// How long before its end a certificate is worth a warning, at most.
 const SOON: Duration = Duration::from_secs(7 * 86400);
+
+impl Validity {
+    /// When its end is near enough for a warning. Some authorities issue for days or hours; a
+    /// renewal is due with a third of the time left.
+    pub fn ends_soon_at(self) -> SystemTime {
+        let lifetime = self.ends.duration_since(self.begins).unwrap_or_default();
+        self.ends - SOON.min(lifetime / 7)
+    }
+}
 
 /// Within the years 1970 to 9999, which is what HTTP's dates can express.
 fn instant(seconds: i64) -> SystemTime {
@@ -363,11 +384,8 @@ mod tests {
         let problem_at = |now| problem(validity, &names, now);
         assert_eq!(problem_at(begins), None);
         assert_eq!(problem_at(begins + 82 * day), None);
-        assert!(
-            problem_at(begins + 84 * day)
-                .unwrap()
-                .contains("within a week")
-        );
+        let late = problem_at(begins + 84 * day).unwrap();
+        assert!(late.contains("ends soon"), "{late}");
         for (now, text) in [
             (
                 begins + 90 * day,
@@ -382,6 +400,27 @@ mod tests {
                 problem.contains(text) && problem.contains(&clock),
                 "{problem}"
             );
+        }
+    }
+
+    #[test]
+    fn certificate_of_hours_is_not_reported_before_its_renewal_is_late() {
+        let hour = Duration::from_secs(3600);
+        let begins = SystemTime::UNIX_EPOCH + 480_000 * hour;
+        let names = ["example.org".to_owned()];
+        for hours in [24, 6 * 24, 45 * 24] {
+            let validity = Validity {
+                begins,
+                ends: begins + hours * hour,
+            };
+            // Two thirds of the lifetime are over, and five sixths.
+            for now in [hours * 2 / 3, hours * 5 / 6] {
+                let problem = problem(validity, &names, begins + now * hour);
+                assert_eq!(problem, None, "{hours} hours, after {now}");
+                assert!(validity.ends_soon_at() > begins + now * hour, "{hours}");
+            }
+            let last = problem(validity, &names, begins + (hours - 2) * hour);
+            assert!(last.is_some_and(|it| it.contains("ends soon")), "{hours}");
         }
     }
 }

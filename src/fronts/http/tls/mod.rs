@@ -33,7 +33,6 @@ use crate::engine::Pending;
 use crate::fronts::http::listener::connection_limit::ConnectionLimiter;
 use crate::observe::activity::Activity;
 use crate::observe::metrics::Metrics;
-use crate::observe::status::CertificateStatus;
 
 mod settings;
 
@@ -324,12 +323,7 @@ impl Loaded {
             );
         }
         self.warn();
-        let status = |served: &Served| CertificateStatus {
-            certificate: served.path.display().to_string(),
-            names: served.about.names.clone(),
-            not_after: served.about.not_after,
-        };
-        metrics.set_certificates(self.certificates.iter().map(status).collect());
+        metrics.set_certificates(self.certificates.iter().map(Served::status).collect());
         metrics.acme.set_pending(self.pending.clone());
     }
 

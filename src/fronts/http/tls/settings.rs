@@ -15,6 +15,10 @@ pub struct Settings {
     /// Where to listen for HTTPS: `:443`, `[::]:443`, `127.0.0.1:8443`.
     #[serde(deserialize_with = "listen_at")]
     pub listen: Vec<Address>,
+    /// The port of HTTPS, and of HTTP/3, that clients reach, if a router or a container runtime
+    /// leads it to the one of `listen`. By default the latter.
+    #[serde(deserialize_with = "public_port")]
+    pub public_port: Option<u16>,
     /// PEM files, each with the server's certificate and those of intermediate authorities. The
     /// client's host name selects among several; the first is for all other names.
     #[serde(deserialize_with = "units::one_or_more")]
@@ -59,6 +63,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            public_port: None,
             certificate: Vec::new(),
             key: Vec::new(),
             min_version: MinVersion::Tls12,
@@ -78,7 +83,8 @@ impl Settings {
             Address::Tcp(address) if address.port() != 0 => Some(address.port()),
             _ => None,
         });
-        ports.min_by_key(|port| *port != 443).unwrap_or(443)
+        let own = ports.min_by_key(|port| *port != 443).unwrap_or(443);
+        self.public_port.unwrap_or(own)
     }
 }
 
@@ -118,6 +124,18 @@ fn listen_at<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Erro
     }
 }
 
+fn public_port<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
+    let Some(port) = Option::<i64>::deserialize(from)? else {
+        return Ok(None);
+    };
+    match u16::try_from(port) {
+        Ok(port @ 1..) => Ok(Some(port)),
+        _ => Err(serde::de::Error::custom(format_args!(
+            "tls.public_port is {port}; it can be from 1 to 65535"
+        ))),
+    }
+}
+
 fn handshake_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     units::wait("tls.handshake_timeout", from)
 }
@@ -140,4 +158,32 @@ fn hsts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> 
         );
         Ok(())
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_port_is_named_in_place_of_the_one_that_surus_listens_on() {
+        for (text, port) in [
+            ("", 443),
+            ("listen = ':8443'", 8443),
+            ("listen = [':8443', '[::]:443']", 443),
+            ("listen = ':8443'\npublic_port = 443", 443),
+            ("listen = ':443'\npublic_port = 65535", 65535),
+        ] {
+            let settings: Settings = toml::from_str(text).unwrap();
+            assert_eq!(settings.port(), port, "{text}");
+            let written = toml::to_string(&settings).unwrap();
+            let read: Settings = toml::from_str(&written).unwrap();
+            assert_eq!(read.public_port, settings.public_port, "{text}");
+        }
+        for port in ["0", "-1", "65536"] {
+            let error = toml::from_str::<Settings>(&format!("public_port = {port}")).unwrap_err();
+            let expected = format!("tls.public_port is {port}; it can be from 1 to 65535");
+            assert!(error.message().contains(&expected), "{error}");
+        }
+    }
 }

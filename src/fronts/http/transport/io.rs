@@ -72,8 +72,8 @@ pub struct ConnectionState {
     /// The memory of the header sections that hyper or h2 writes.
     headers: Mutex<Reservation>,
     pending_hints: Mutex<PendingHints>,
-    /// Surus has answered 414, with a body of this many bytes.
-    pub uri_too_long: OnceLock<u64>,
+    /// Surus has answered 414: bytes of the body, and of the whole response.
+    pub uri_too_long: OnceLock<(u64, u64)>,
 }
 
 impl Deref for ConnectionState {
@@ -214,7 +214,8 @@ impl Io {
         let response = format!("{headers}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
         let mut pending = self.shared.pending_hints();
         pending.rest.extend_from_slice(response.as_bytes());
-        let _ = self.shared.uri_too_long.set(text.len() as u64);
+        let sent = (text.len() as u64, response.len() as u64);
+        let _ = self.shared.uri_too_long.set(sent);
     }
 
     /// Writes the bytes up to the first placeholder, or sends the file part for it.

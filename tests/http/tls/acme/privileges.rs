@@ -54,6 +54,23 @@ fn process_that_speaks_to_the_authority_has_no_rights() {
 }
 
 #[test]
+fn attempt_in_flight_at_a_shutdown_is_no_failure() {
+    if !surus_sys::process::is_root() {
+        return;
+    }
+    let (pebble, place) = (Pebble::start(&Behaviour::default()), Place::new());
+    let acme = place.serve(&pebble, &["--domain", "a.example"], &[]);
+    // It waits for the validation.
+    acme.surus().wait_for_log(|_| client(&acme).is_some());
+    drop(acme);
+    assert!(!place.directory().join("failures/a.example").exists());
+    // So the next start does not wait for a minute.
+    let acme = place.serve(&pebble, &["--domain", "a.example"], &[]);
+    acme.open(&pebble);
+    acme.wait_for(1, OBTAINED);
+}
+
+#[test]
 fn attempt_in_flight_ends_when_a_reload_changes_its_settings() {
     if !surus_sys::process::is_root() {
         return;

@@ -69,7 +69,7 @@ async fn resolve_and_answer(
             if let AnswerError::Stream(StreamError::HeaderTooBig { .. }) = error {
                 let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
                 let accounting = service.load().accounting.clone();
-                parse_error::record_status(status, 0, began.elapsed(), &peer, &accounting);
+                parse_error::record_status(status, None, began.elapsed(), &peer, &accounting);
             }
             return Err(error);
         }

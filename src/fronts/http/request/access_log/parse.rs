@@ -11,6 +11,7 @@ const NGINX: &[&str] = &[
     "args",
     "arg_NAME",
     "body_bytes_sent",
+    "bytes_sent",
     "cookie_NAME",
     "engine",
     "host",
@@ -24,6 +25,7 @@ const NGINX: &[&str] = &[
     "remote_user",
     "request",
     "request_id",
+    "request_length",
     "request_method",
     "request_time",
     "request_uri",
@@ -43,9 +45,9 @@ const NGINX: &[&str] = &[
 ];
 
 /// The directives of Apache that exist here.
-const APACHE: &str = "%%, %a, %{c}a, %A, %b, %B, %{NAME}C, %D, %h, %H, %{NAME}i, %l, %L, %m, \
-                      %{engine}n, %{NAME}o, %p, %P, %q, %r, %s, %t, %{FORMAT}t, %T, %{UNIT}T, %u, \
-                      %U, %v, %V, %{SSL_PROTOCOL}x, %{SSL_CIPHER}x";
+const APACHE: &str = "%%, %a, %{c}a, %A, %b, %B, %{NAME}C, %D, %h, %H, %{NAME}i, %I, %l, %L, %m, \
+                      %{engine}n, %{NAME}o, %O, %p, %P, %q, %r, %s, %t, %{FORMAT}t, %T, %{UNIT}T, \
+                      %u, %U, %v, %V, %{SSL_PROTOCOL}x, %{SSL_CIPHER}x";
 
 /// Apache's formats with a name.
 const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
@@ -161,6 +163,7 @@ fn nginx_value(to: &mut LineTemplate, name: &str) -> Result<LogValue, String> {
         "ssl_cipher" => Field::Tls("SSL_CIPHER"),
         "args" | "query_string" => return Ok(LogValue::Query),
         "body_bytes_sent" => return Ok(LogValue::Bytes),
+        "bytes_sent" => return Ok(LogValue::BytesSent),
         "engine" => return Ok(LogValue::Engine),
         "is_args" => return Ok(LogValue::Mark),
         "msec" => return Ok(end(TimeFormat::Unix(Unit::SecondsAndMillis))),
@@ -168,6 +171,7 @@ fn nginx_value(to: &mut LineTemplate, name: &str) -> Result<LogValue, String> {
         "remote_addr" => return Ok(LogValue::Client),
         "request" => return Ok(LogValue::Request),
         "request_id" => return Ok(LogValue::RequestId),
+        "request_length" => return Ok(LogValue::BytesReceived),
         "request_method" => return Ok(LogValue::Method),
         "request_time" => return Ok(LogValue::Took(Unit::SecondsAndMillis)),
         "request_uri" => return Ok(LogValue::Target),
@@ -275,9 +279,11 @@ fn plain_directive(to: &mut LineTemplate, letter: char) -> Option<LogValue> {
         'B' => return Some(LogValue::Bytes),
         'D' => return Some(LogValue::Took(Unit::Micros)),
         'H' => return Some(LogValue::Protocol),
+        'I' => return Some(LogValue::BytesReceived),
         'l' => return Some(LogValue::Nothing),
         'L' => return Some(LogValue::RequestId),
         'm' => return Some(LogValue::Method),
+        'O' => return Some(LogValue::BytesSent),
         'P' => return Some(LogValue::Process),
         'q' => return Some(LogValue::QueryWithMark),
         'r' => return Some(LogValue::Request),

@@ -43,6 +43,10 @@ pub enum LogValue {
     Bytes,
     /// `-` for no bytes.
     BytesOrDash,
+    /// Bytes of the request with its headers.
+    BytesReceived,
+    /// Bytes of the response with its headers.
+    BytesSent,
     /// The time until the response has ended.
     Took(Unit),
     /// The time until PHP's response began.
@@ -96,6 +100,12 @@ pub struct Clock {
 }
 
 impl LineTemplate {
+    /// Whether it asks for the bytes of requests or responses with their headers.
+    pub fn counts_bytes(&self) -> bool {
+        let counted = [LogValue::BytesReceived, LogValue::BytesSent].map(Piece::LogValue);
+        self.pieces.iter().any(|piece| counted.contains(piece))
+    }
+
     /// Appends the line of an entry that has ended at `now`.
     pub fn write(
         &self,
@@ -132,6 +142,8 @@ impl LineTemplate {
             LogValue::Status => Some(entry.status.as_str().into()),
             LogValue::Bytes => Some(entry.bytes.to_string().into()),
             LogValue::BytesOrDash => (entry.bytes > 0).then(|| entry.bytes.to_string().into()),
+            LogValue::BytesReceived => Some(entry.received.to_string().into()),
+            LogValue::BytesSent => Some(entry.sent.to_string().into()),
             LogValue::Took(unit) => Some(unit.show(entry.took).into()),
             LogValue::Answered => {
                 let answered = entry.answered.map(|it| Unit::SecondsAndMillis.show(it));

@@ -23,6 +23,8 @@ fn entry() -> AccessLogEntry {
         }),
         status: StatusCode::OK,
         bytes: 12,
+        received: 345,
+        sent: 678,
         took: Duration::from_micros(1234),
         answered: None,
         engine: "classic",
@@ -170,6 +172,53 @@ fn directives_of_apache_have_its_values_and_escapes() {
         ),
     ] {
         assert_eq!(line(format, HEADERS), expected, "{format}");
+    }
+}
+
+/// Debian's apache2.conf, `combined` of nginx, and the `main` of its nginx.conf.
+#[test]
+fn stock_formats_are_accepted_as_they_stand() {
+    let apache = "192.0.2.1 - alice [06/Nov/1994:08:49:37 +0000] \
+                  \"POST /shop/a%20b?id=7&x= HTTP/2.0\" 200 678";
+    let nginx = "192.0.2.1 - alice [06/Nov/1994:08:49:38 +0000] \
+                 \"POST /shop/a%20b?id=7&x= HTTP/2.0\" 200 12 \"-\" \"a\\x22\\x5Cb\\x09c\\xFF\"";
+    let agent = r#"a\"\\b\tc\xff"#;
+    let combined = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
+                    $body_bytes_sent \"$http_referer\" \"$http_user_agent\"";
+    let main = format!("{combined} \"$http_x_forwarded_for\"");
+    for (format, expected) in [
+        (
+            r#"%v:%p %h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\""#,
+            format!("shop.example:443 {apache} \"-\" \"{agent}\""),
+        ),
+        (
+            r#"%h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\""#,
+            format!("{apache} \"-\" \"{agent}\""),
+        ),
+        (r#"%h %l %u %t \"%r\" %>s %O"#, apache.into()),
+        ("%{Referer}i -> %U", "- -> /shop/a%20b".into()),
+        ("%{User-agent}i", agent.into()),
+        (combined, nginx.into()),
+        (&*main, format!("{nginx} \"-\"")),
+    ] {
+        assert_eq!(line(format, HEADERS), expected, "{format}");
+    }
+    assert_eq!(line("%I %O", &[]), "345 678");
+    assert_eq!(line("$request_length $bytes_sent", &[]), "345 678");
+}
+
+#[test]
+fn bytes_are_counted_only_if_the_format_asks_for_them() {
+    for (format, is_counted) in [
+        ("%h %O", true),
+        ("$request_length", true),
+        ("combined", false),
+        ("$body_bytes_sent", false),
+        ("json", false),
+        ("text", false),
+    ] {
+        let log = AccessLog::start(&format.parse().unwrap(), std::io::sink());
+        assert_eq!(log.unwrap().unwrap().counts_bytes, is_counted, "{format}");
     }
 }
 

@@ -118,8 +118,15 @@ impl Attempt {
         files.map(File::as_fd).collect()
     }
 
-    /// In the owner of the store, after the attempt has ended with this exit status.
-    pub fn keep(&self, settings: &Settings, project: &Path, status: Option<i32>) {
+    /// In the owner of the store, after the attempt has ended with this exit status. `is_shutdown`:
+    /// the server shuts down. The attempt then fails for that reason, or is killed.
+    pub fn keep(
+        &self,
+        settings: &Settings,
+        project: &Path,
+        status: Option<i32>,
+        is_shutdown: bool,
+    ) {
         let (Ok(store), domain) = (Store::new(settings, project), &self.domain) else {
             return;
         };
@@ -135,6 +142,7 @@ impl Attempt {
         let failures = match status {
             Some(status::TOO_EARLY) => return,
             Some(status::DONE) if is_kept => None,
+            _ if is_shutdown => return,
             _ => Some(self.failures.count.saturating_add(1)),
         };
         if let Err(error) = store.note(domain, failures) {
@@ -467,3 +475,7 @@ impl Attempt {
         Ok(next)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
