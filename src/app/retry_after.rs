@@ -33,8 +33,8 @@ fn rejections() -> MutexGuard<'static, Rejections> {
 }
 
 /// Measures rejections per second. The wait doubles while there are more than a few, and halves
-/// when they are less than a quarter of that: as clients that wait longer come less often, it would
-/// otherwise go up and down for ever.
+/// when they are less than a quarter of that. Clients that wait longer come less often, so with one
+/// limit for both it would go up and down for ever.
 struct Rejections {
     began: Option<Instant>,
     number: u32,
