@@ -65,7 +65,7 @@ final class Surus_Checkpoint {
 		$cache = realpath( WP_CONTENT_DIR . '/advanced-cache.php' );
 		if ( in_array( $cache, get_included_files(), true ) ) {
 			throw new Error(
-				"$cache (WP_CACHE) answers requests before WordPress loads. It belongs to the engine `classic`."
+				"$cache (WP_CACHE) answers requests before WordPress loads. It belongs to the engine `classic`: restart Surus."
 			);
 		}
 		$this->options->save();

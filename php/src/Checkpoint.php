@@ -92,9 +92,9 @@ final class Checkpoint
     public function noteStatics(): void
     {
         $this->classes = array_flip(get_declared_classes());
-        foreach ($this->classes as $class => $_) {
+        foreach (self::classes($this->classes) as $class) {
             $values = $this->noteClass(
-                new \ReflectionClass($class),
+                $class,
                 static fn (\ReflectionProperty $property) => $property->isInitialized()
                     ? [$property->getValue()]
                     : [],
@@ -140,10 +140,10 @@ final class Checkpoint
         $declared = get_declared_classes();
         $isSame = \count($declared) === \count($this->classes);
         $classes = $isSame ? $this->classes : array_flip($declared);
-        foreach ($isSame ? [] : array_diff_key($classes, $this->classes) as $class => $_) {
+        foreach (self::classes(array_diff_key($classes, $this->classes)) as $class) {
             // The class was loaded by the request, so it had its defaults at the checkpoint.
             $this->noteClass(
-                new \ReflectionClass($class),
+                $class,
                 static fn (\ReflectionProperty $property) => $property->hasDefaultValue()
                     ? [$property->getDefaultValue()]
                     : [],
@@ -161,6 +161,23 @@ final class Checkpoint
         }
 
         return $left;
+    }
+
+    /**
+     * Without aliases, which PHP lists by names of their own.
+     *
+     * @param array<string, int> $names
+     *
+     * @return iterable<\ReflectionClass<object>>
+     */
+    private static function classes(array $names): iterable
+    {
+        foreach ($names as $name => $_) {
+            $class = new \ReflectionClass($name);
+            if ($class->name === $name) {
+                yield $class;
+            }
+        }
     }
 
     /** Whether this object is restored. */

@@ -109,7 +109,8 @@ final class Statics
         $classes = array_flip(get_declared_classes());
         foreach (array_diff_key($classes, $this->classesSeen) as $name => $_) {
             $class = new \ReflectionClass($name);
-            if (!$class->isInternal() && !str_starts_with($name, 'Surus\\')) {
+            $isAlias = $class->name !== $name;
+            if (!$isAlias && !$class->isInternal() && !str_starts_with($name, 'Surus\\')) {
                 $functions += $this->indexClass($class);
             }
         }
@@ -164,7 +165,7 @@ final class Statics
             return false;
         }
         $file = (string) $function->getFileName();
-        if (!is_readable($file)) {
+        if (!is_readable($file) || !class_exists(\PhpToken::class, false)) {
             return true;
         }
         foreach ($this->constructions[$file] ??= self::constructions($file) as $line) {
@@ -179,13 +180,25 @@ final class Statics
     /** @return list<int> */
     private static function constructions(string $file): array
     {
-        $code = (string) file_get_contents($file);
-        preg_match_all('/\bstatic\s+\$[^;]*\bnew\b/i', $code, $found, \PREG_OFFSET_CAPTURE);
+        $lines = [];
+        $began = null;
+        $before = null;
+        foreach (\PhpToken::tokenize((string) file_get_contents($file)) as $token) {
+            if ($token->isIgnorable()) {
+                continue;
+            }
+            $began = match (true) {
+                $token->is(\T_VARIABLE) && \T_STATIC === $before => $token->line,
+                $token->is(';') => null,
+                default => $began,
+            };
+            if (null !== $began && $token->is(\T_NEW)) {
+                $lines[] = $began;
+            }
+            $before = $token->id;
+        }
 
-        return array_map(
-            static fn (array $match) => 1 + substr_count($code, "\n", 0, $match[1]),
-            $found[0] ?? []
-        );
+        return $lines;
     }
 
     /** @return ?array<string, mixed> null if an initial value needs a class that is not loaded */

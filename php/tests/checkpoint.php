@@ -289,6 +289,20 @@ return [
             same(['default', 'boot'], [Between::$user, AfterBetween::$user]);
         }
     },
+    'an alias that a request makes changes no statics' => static function (): void {
+        eval('class Aliased { public static $made = "default"; }');
+        $checkpoint = new Checkpoint(
+            static fn (ReflectionClass $class): bool => 'Aliased' === $class->name
+        );
+        Aliased::$made = 'boot';
+        $checkpoint->noteStatics();
+        foreach (['ada', 'bob'] as $visitor) {
+            class_exists('Shorter', false) || class_alias('Aliased', 'Shorter');
+            Shorter::$made = $visitor;
+            $checkpoint->restore();
+            same('boot', Aliased::$made);
+        }
+    },
     'properties that stay initialized are told once' => static function (): void {
         eval(
             'final class Typed { private static string $name; public readonly string $once; function set($to) { self::$name = $to; $this->once ??= $to; } }'

@@ -1,7 +1,7 @@
 //! Measures rejections, and tells their clients to wait: longer while very many are rejected.
 
 use std::num::NonZero;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -23,9 +23,12 @@ pub fn retry_after() -> Duration {
 
 /// Counts a request that was rejected because of overload.
 pub fn count_rejection() {
-    let cpus = available_parallelism().map_or(1, NonZero::get);
-    let few = FEW.saturating_mul(u32::try_from(cpus).unwrap_or(u32::MAX));
-    rejections().count(Instant::now(), few);
+    // Once, because the question for the CPUs reads files of control groups.
+    static FEW_OF_ALL: LazyLock<u32> = LazyLock::new(|| {
+        let cpus = available_parallelism().map_or(1, NonZero::get);
+        FEW.saturating_mul(u32::try_from(cpus).unwrap_or(u32::MAX))
+    });
+    rejections().count(Instant::now(), *FEW_OF_ALL);
 }
 
 fn rejections() -> MutexGuard<'static, Rejections> {

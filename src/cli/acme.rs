@@ -283,8 +283,8 @@ impl Host {
     }
 }
 
-/// The end of an attempt. One whose certificate could not be stored has failed: otherwise the
-/// domain would have none for half a day.
+/// The end of an attempt. If the domain has no certificate, one that was issued could not be
+/// stored, and the attempt has failed: otherwise the domain would have none for half a day.
 fn if_stored(end: AttemptEnd, is_missing: bool) -> AttemptEnd {
     if end.outcome != AttemptOutcome::Issued || !is_missing {
         return end;

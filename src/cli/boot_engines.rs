@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use super::engine_setup::PlannedPool;
 use super::{boot_script, config_lint, engine_setup, entry_script, user_ini};
 use crate::engine::{Engine, Prepared, Report};
+use crate::engines::boot_lock::BootLock;
 use crate::engines::unbooted::{BootFunction, Unbooted};
 use crate::keeper::Client;
 use crate::launcher::Launch;
@@ -17,12 +18,14 @@ use crate::observe::metrics::Metrics;
 type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
 
 /// Boots the pools of a site. `keeper` starts their processes, if there is one, and has the number
-/// `first` for the first pool. An application that cannot be booted is served by `classic`.
+/// `first` for the first pool. An application that cannot be booted is served by `classic`, and
+/// booted later under the site's lock.
 pub async fn boot(
     plans: &[PlannedPool],
     first: u32,
     keeper: &Option<Arc<Client>>,
     metrics: &Arc<Metrics>,
+    booting: &Arc<BootLock>,
 ) -> anyhow::Result<Engines> {
     let mut booted: Engines = BTreeMap::new();
     for planned in plans {
@@ -54,7 +57,8 @@ pub async fn boot(
                 );
                 let classic = booter(plans, otherwise, first, keeper, metrics)().await?;
                 let instead = otherwise.pool_config.entry.name;
-                let pool: Arc<dyn Engine> = Arc::new(Unbooted::new(name, classic, instead, boot));
+                let pool: Arc<dyn Engine> =
+                    Arc::new(Unbooted::new(name, classic, instead, boot, booting.clone()));
                 (&otherwise.pool_config, pool)
             }
             (Err(error), None) => return Err(error),

@@ -171,7 +171,8 @@ impl ServedSite {
         let first = u32::try_from(plan.pools.start).ok();
         let first = first.and_then(|first| self.plans.first_pool.checked_add(first));
         let first = first.context("too many pools")?;
-        let engines = boot_engines::boot(&pools, first, &self.keeper, &self.metrics).await?;
+        let engines =
+            boot_engines::boot(&pools, first, &self.keeper, &self.metrics, &self.booting).await?;
         let displays_errors = config_lint::displays_errors(engines.values());
         tree.error_pages
             .set_details(&plan.config.error_pages, displays_errors);

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
-use super::boot_lock::BootLock;
 use super::engine_setup::PlannedPool;
 use super::learned_pages;
 use super::revalidation::link_change;
 use crate::app::site::Site;
 use crate::engine::{Engine, Prepared};
+use crate::engines::boot_lock::BootLock;
 use crate::engines::learned::{self, NothingLearned};
 use crate::keeper::Client;
 use crate::observe::status::{LeftOut, LeftOutReason};
@@ -157,6 +157,12 @@ impl Learner {
         self.engine.status().generation
     }
 
+    /// Whether another boot serves, or the files have changed. The check may take seconds, in which
+    /// PHP may have restarted.
+    async fn has_changed_since(&self, generation: u64) -> bool {
+        self.engine.is_outdated().await || self.generation() != generation
+    }
+
     async fn try_change(&self, pages: Vec<String>, site: &Arc<Site>) -> Result<(), Interrupted> {
         let began = Instant::now();
         let mut pages = self.with_status_200(pages, site).await?;
@@ -255,9 +261,7 @@ impl Learner {
         };
         let is_other = |status: &PageStatus| !status.is_ok();
         // Before a page is blamed: files may be those of another release.
-        if statuses.iter().flatten().any(is_other)
-            && (self.generation() != generation || self.engine.is_outdated().await)
-        {
+        if statuses.iter().flatten().any(is_other) && self.has_changed_since(generation).await {
             return Err(Interrupted);
         }
         let mut good = Vec::new();
@@ -389,7 +393,7 @@ impl Learner {
             return Err(Rejected::Interrupted);
         }
         // Before a page is blamed: the next boot may have other files than the serving one.
-        if self.generation() != generation || self.engine.is_outdated().await {
+        if self.has_changed_since(generation).await {
             return Err(Rejected::Interrupted);
         }
         let prepared = compared?;

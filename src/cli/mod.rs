@@ -7,7 +7,6 @@ mod addresses;
 mod adopted_trees;
 mod bench;
 mod boot_engines;
-mod boot_lock;
 mod boot_proof;
 mod boot_script;
 mod build;

@@ -14,7 +14,6 @@ use tokio::task::JoinHandle;
 use tracing::info;
 
 use super::access_logs::AccessLogs;
-use super::boot_lock::BootLock;
 use super::engine_setup::PlannedPool;
 use super::learning::{self, Learner};
 use super::site_plans::{Plans, SitePlan};
@@ -26,6 +25,7 @@ use crate::app::x_sendfile::SendFile;
 use crate::app::{Application, DocumentTree, STATIC};
 use crate::config::Config;
 use crate::engine::{Change, Engine, Pending, Prepared};
+use crate::engines::boot_lock::BootLock;
 use crate::fronts::admin::SiteEngines;
 use crate::fronts::http::Tls;
 use crate::fronts::http::request::hosted::{FirstBoot, Hosted, HostedSite};

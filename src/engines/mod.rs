@@ -1,5 +1,6 @@
 //! The engines, which run PHP, and their settings.
 
+pub mod boot_lock;
 mod catalogue;
 pub mod cgi;
 pub mod external;

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::boot_lock::BootLock;
 use crate::engine::{Change, Engine, Pending, Prepared, Report};
 use crate::event::{Event, Failure, Response};
 use crate::observe::status::EngineStatus;
@@ -26,9 +27,15 @@ pub struct Unbooted {
     /// The pool's name.
     name: &'static str,
     boot: BootFunction,
-    current: Arc<ArcSwap<CurrentEngine>>,
+    slot: Arc<EngineSlot>,
     /// Cancelled when the pool ends.
     ended: CancellationToken,
+}
+
+struct EngineSlot {
+    current: ArcSwap<CurrentEngine>,
+    /// Tells those who wait for something of the engine that another one serves.
+    switched: watch::Sender<()>,
 }
 
 struct CurrentEngine {
@@ -38,28 +45,33 @@ struct CurrentEngine {
 }
 
 impl Unbooted {
-    /// `engine`, whose name is `instead`, serves the pool `name` until `boot` succeeds.
+    /// `engine`, whose name is `instead`, serves the pool `name` until `boot` succeeds. `booting`
+    /// is the lock of the site's boots.
     pub fn new(
         name: &'static str,
         engine: Arc<dyn Engine>,
         instead: &'static str,
         boot: BootFunction,
+        booting: Arc<BootLock>,
     ) -> Unbooted {
         let instead = Some(instead);
-        let current = Arc::new(ArcSwap::from_pointee(CurrentEngine { engine, instead }));
+        let slot = Arc::new(EngineSlot {
+            current: ArcSwap::from_pointee(CurrentEngine { engine, instead }),
+            switched: watch::Sender::default(),
+        });
         let ended = CancellationToken::new();
-        let tries = try_again(name, boot.clone(), current.clone());
+        let tries = try_again(name, boot.clone(), booting, slot.clone());
         tokio::spawn(ended.clone().run_until_cancelled_owned(tries));
         Unbooted {
             name,
             boot,
-            current,
+            slot,
             ended,
         }
     }
 
     fn engine(&self) -> Arc<dyn Engine> {
-        self.current.load().engine.clone()
+        self.slot.current.load().engine.clone()
     }
 }
 
@@ -70,18 +82,25 @@ impl Drop for Unbooted {
 }
 
 /// Boots the application after each of the pauses, until that or a reload succeeds.
-async fn try_again(name: &'static str, boot: BootFunction, place: Arc<ArcSwap<CurrentEngine>>) {
+async fn try_again(
+    name: &'static str,
+    boot: BootFunction,
+    booting: Arc<BootLock>,
+    slot: Arc<EngineSlot>,
+) {
     for seconds in PAUSES {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
-        if place.load().instead.is_none() {
+        let _booting = booting.lock_in_background().await;
+        if slot.current.load().instead.is_none() {
             return;
         }
-        let booted = boot().await;
-        let is_unbooted = place.load().instead.is_some();
+        let booted = tokio::select! {
+            booted = boot() => booted,
+            // A reload boots it, too.
+            () = booting.wanted() => continue,
+        };
         match booted {
-            Ok(engine) if is_unbooted => return serve_with(name, &place, engine),
-            // A reload was faster.
-            Ok(engine) => return engine.drain().await,
+            Ok(engine) => return slot.serve_with(name, engine),
             Err(error) => debug!(
                 engine = name,
                 error = format!("{error:#}"),
@@ -91,12 +110,15 @@ async fn try_again(name: &'static str, boot: BootFunction, place: Arc<ArcSwap<Cu
     }
 }
 
-/// Serves with the engine that was asked for. The other one finishes its requests.
-fn serve_with(name: &'static str, place: &ArcSwap<CurrentEngine>, engine: Arc<dyn Engine>) {
-    info!(engine = name, "application booted");
-    let instead = None;
-    let before = place.swap(Arc::new(CurrentEngine { engine, instead }));
-    tokio::spawn(async move { before.engine.drain().await });
+impl EngineSlot {
+    /// Serves with the engine that was asked for. The other one finishes its requests.
+    fn serve_with(&self, name: &'static str, engine: Arc<dyn Engine>) {
+        let instead = None;
+        let before = (self.current).swap(Arc::new(CurrentEngine { engine, instead }));
+        self.switched.send_replace(());
+        info!(engine = name, "application booted");
+        tokio::spawn(async move { before.engine.drain().await });
+    }
 }
 
 impl Engine for Unbooted {
@@ -107,7 +129,7 @@ impl Engine for Unbooted {
 
     fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {
         Box::pin(async {
-            let current = self.current.load_full();
+            let current = self.slot.current.load_full();
             let Some(instead) = current.instead else {
                 return current.engine.prepare().await;
             };
@@ -123,9 +145,9 @@ impl Engine for Unbooted {
                     return current.engine.prepare().await;
                 }
             };
-            let (name, place) = (self.name, self.current.clone());
+            let (name, slot) = (self.name, self.slot.clone());
             Ok(Prepared::new(move || {
-                serve_with(name, &place, engine);
+                slot.serve_with(name, engine);
                 Ok(())
             }))
         })
@@ -137,8 +159,17 @@ impl Engine for Unbooted {
     }
 
     fn outdated(&self, known: Option<u64>) -> Pending<'_, Change> {
-        let engine = self.engine();
-        Box::pin(async move { engine.outdated(known).await })
+        let mut switched = self.slot.switched.subscribe();
+        Box::pin(async move {
+            loop {
+                let engine = self.engine();
+                tokio::select! {
+                    change = engine.outdated(known) => return change,
+                    // It cannot fail, because `self` has the sender.
+                    _ = switched.changed() => {}
+                }
+            }
+        })
     }
 
     fn boots(&self) -> Option<watch::Receiver<u64>> {
@@ -180,7 +211,7 @@ impl Engine for Unbooted {
     }
 
     fn status(&self) -> EngineStatus {
-        let current = self.current.load();
+        let current = self.slot.current.load();
         EngineStatus {
             instead: current.instead.map(str::to_string),
             ..current.engine.status()

@@ -266,6 +266,7 @@ final class Elephant extends \\Illuminate\\Database\\Eloquent\\Model
     let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
     is_booted(&surus, "rewind");
     Client::new(&surus.url).get("/page").ok();
+    surus.wait_for_log(|log| log.contains(" models created ahead"));
     let log = surus.log();
     for sign in [" and 0 models created ahead", "Elephant (", "TypeError"] {
         assert!(!log.contains(sign), "{log}");

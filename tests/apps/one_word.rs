@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use super::client::Client;
+use super::revalidation::eventually;
 use super::site::Site;
 use crate::common::Surus;
 
@@ -317,6 +318,12 @@ fn application_whose_boot_fails_at_the_start_is_booted_soon_without_a_reload() {
     surus.wait_for_log(|log| log.contains("application booted"));
     assert_eq!(client.get("/?q=a").ok().text(), "a 1 public rewind");
     assert_eq!(warnings(&surus.log()).len(), 1, "{}", surus.log());
+    // The engine that serves by now notices changed files.
+    let changed = index.replace("getenv('SURUS_ENGINE')", "'changed'");
+    let site = site.write("public/index.php", &changed);
+    eventually(&surus, "/?q=a", |answer| {
+        answer.text() == "a 1 public changed"
+    });
     drop(site);
 }
 

@@ -108,6 +108,8 @@ http {{
             fastcgi_split_path_info ^(.+?\.php)(/.*)$;
             if (!-f $document_root$fastcgi_script_name) {{ return 404; }}
             include /etc/nginx/fastcgi_params;
+            # Debian's file leaves the port out since November 2026.
+            fastcgi_param HTTP_HOST $http_host;
             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
             fastcgi_param PATH_INFO $fastcgi_path_info;
             fastcgi_param SERVER_NAME $host;

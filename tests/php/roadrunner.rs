@@ -251,14 +251,13 @@ fn worker_that_stops_loses_no_request() {
         }
         for (round, query) in ["together=1&", ""].into_iter().enumerate() {
             let file = |name: &str| engine.writable().join(format!("{name}{round}"));
-            let (end, runs) = (file("end"), file("runs"));
-            play(
-                &engine,
-                &format!("/stop-after?{query}end={}", end.display()),
-            )
+            let (sent, end, runs) = (file("sent"), file("end"), file("runs"));
+            let files = format!("sent={}&end={}", sent.display(), end.display());
+            play(&engine, &format!("/stop-after?{query}{files}")).await;
+            until("the worker has sent what follows its response", || {
+                sent.exists()
+            })
             .await;
-            // By now the worker has sent what follows its response.
-            tokio::time::sleep(Duration::from_millis(100)).await;
             play(&engine, &format!("/append?file={}", runs.display())).await;
             until("the stopped worker has ended by itself", || end.exists()).await;
             let runs = std::fs::read_to_string(runs).unwrap();

@@ -36,11 +36,18 @@ final class Translations
             // WordPress before 6.1 would not load it again.
             unset($GLOBALS['l10n_unloaded'][$domain]);
         }
+        // The file of load_default_textdomain().
+        $cores = WP_LANG_DIR."/$before.mo";
         foreach ($this->files as [$domain, $file]) {
-            if ('default' !== $domain && \is_string($file)) {
+            if (\is_string($file) && ('default' !== $domain || $cores !== $file)) {
                 load_textdomain($domain, self::translated($file, $before, $now));
             }
         }
+        // To this language, restore_previous_locale() returns.
+        $set = static function (\WP_Locale_Switcher $switcher) use ($now): void {
+            $switcher->original_locale = $now;
+        };
+        \Closure::bind($set, null, \WP_Locale_Switcher::class)($GLOBALS['wp_locale_switcher']);
     }
 
     /** The name of the file for another language: `a-de_DE.mo` for `a-fr_FR.mo`. */

@@ -54,7 +54,8 @@ fn engines_answer_as_php_fpm(version: &str) {
         load(&database, &dump);
         let args = ["--engine", engine, "--listen", &*host, "--workers", "2"];
         let surus = site.serve_with(&args, &[UNCOMPRESSED]);
-        let answers = play(&surus.url, &script, &requests);
+        // The address of the blog, among those that Surus listens on.
+        let answers = play(&format!("http://{host}"), &script, &requests);
         let log = surus.log();
         assert!(!log.contains("cannot be booted"), "{engine}: {log}");
         answers

@@ -137,10 +137,13 @@ while ($request = $worker->next()) {
 			$stop = pack_frame('{"stop":true}', 0, [13]);
 			if (isset($query['together'])) {
 				$worker->write($response((string) getmypid()).$stop);
-				break;
+			} else {
+				$worker->respond(200, (string) getmypid());
+				$worker->write($stop);
 			}
-			$worker->respond(200, (string) getmypid());
-			$worker->write($stop);
+			if (isset($query['sent'])) {
+				touch($query['sent']);
+			}
 			break;
 		case '/append':
 			file_put_contents($query['file'], getmypid()."\n", FILE_APPEND);

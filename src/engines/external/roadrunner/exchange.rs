@@ -116,12 +116,14 @@ impl RunningExchange {
 
     /// Sends the request to a new worker, if the one before cannot have run it.
     async fn retry(&mut self) -> Result<(), Failure> {
-        if let Some(worker) = self.worker.take() {
-            // It would run the request, too, which it has not read yet.
-            if self.wants_to_stop && !self.is_taken {
-                worker.daemon.kill();
-            }
+        if let Some(mut worker) = self.worker.take() {
+            // It would run the request, too, if it has not read it yet.
+            let may_have_begun = self.wants_to_stop && !self.is_taken && worker.kill().await;
             self.inner.end_later(worker);
+            if may_have_begun {
+                let why = "its worker asked to stop and began another request";
+                return Err(Failure::WorkerCrashed(why.into()));
+            }
         }
         let worker = self.inner.start_worker(self.slot.index).await;
         let worker = worker.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;

@@ -52,6 +52,9 @@ pub enum ReceiveError {
     Malformed(FrameError),
 }
 
+/// How long the output of a killed worker may take to end.
+const KILL: Duration = Duration::from_secs(1);
+
 /// What a worker has sent after its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surplus {
@@ -278,6 +281,27 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Kills it, and returns whether it may have begun the request that was sent last: it answers
+    /// the question for its process id before it reads one.
+    pub async fn kill(&mut self) -> bool {
+        self.daemon.kill();
+        let answers = async {
+            loop {
+                match self.next() {
+                    Ok(None) => match self.receive(&mut OutgoingBytes::default()).await {
+                        Ok(()) => {}
+                        Err(_) => return false,
+                    },
+                    Ok(Some(Item::Control(_))) => return true,
+                    Ok(Some(_)) => {}
+                    Err(_) => return true,
+                }
+            }
+        };
+        // A process that it has left behind may keep its output open.
+        tokio::time::timeout(KILL, answers).await.unwrap_or(true)
     }
 
     fn log_noise(&mut self, noise: &[u8]) {
