@@ -262,6 +262,10 @@ const char *surus_kernel_checkpoint(void)
 			/* Fills the gaps, so that a request's descriptors come after these, and a gap means
 			 * that the request has closed one. */
 			int filler = open("/dev/null", O_RDWR | O_CLOEXEC);
+			if (filler < 0) {
+				/* An empty root has no devices. Also the lowest number that is free. */
+				filler = fcntl(k->directory, F_DUPFD_CLOEXEC, 0);
+			}
 			if (filler != fd) {
 				return filler < 0 ? surus_reason("cannot fill the gaps between the descriptors")
 				        : "cannot fill the gaps between the descriptors: more are open than listed";

@@ -44,6 +44,7 @@ fn executable_serves_in_an_empty_root() {
             &["--engine", "rewind", "--script", "boot.php"],
             "rewind",
         ),
+        (proc, &["--engine", "fork", "--script", "boot.php"], "fork"),
     ] {
         let root = project(&[("tmp/keep", "")]);
         fs::remove_file(root.path().join("tmp/keep")).unwrap();
