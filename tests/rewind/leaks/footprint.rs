@@ -27,7 +27,10 @@ struct Held {
 /// `rewind`, a worker keeps up to 16 MiB mapped for its next event (docs/reference/rewind.md); a
 /// new worker does not have them yet.
 const SLACK_KIB: u64 = (16 + 6) << 10;
-const SLACK_MAPPINGS: usize = 8;
+/// On `rewind`, a worker that has just replaced another has some thirty mappings more, and the
+/// master process one pipe more. A leak of one in each case would be hundreds.
+const SLACK_MAPPINGS: usize = 48;
+const SLACK_DESCRIPTORS: usize = 1;
 
 impl Footprint {
     /// `surus` is the process id of the server.
@@ -70,7 +73,7 @@ impl Footprint {
     fn is_kept(&self, now: &Footprint) -> bool {
         let holds = |before: &Held, after: &Held| {
             after.memory <= before.memory + SLACK_KIB
-                && after.descriptors.len() <= before.descriptors.len()
+                && after.descriptors.len() <= before.descriptors.len() + SLACK_DESCRIPTORS
                 && after.mappings <= before.mappings + SLACK_MAPPINGS
         };
         // During the replacement of a worker there may be two.
