@@ -138,18 +138,20 @@ final class Checkpoint
             }
         }
         $declared = get_declared_classes();
-        $isSame = \count($declared) === \count($this->classes);
-        $classes = $isSame ? $this->classes : array_flip($declared);
-        foreach (self::classes(array_diff_key($classes, $this->classes)) as $class) {
-            // The class was loaded by the request, so it had its defaults at the checkpoint.
-            $this->noteClass(
-                $class,
-                static fn (\ReflectionProperty $property) => $property->hasDefaultValue()
-                    ? [$property->getDefaultValue()]
-                    : [],
-            );
+        // A class cannot be removed, so as many are the same ones.
+        if (\count($declared) !== \count($this->classes)) {
+            $classes = array_flip($declared);
+            foreach (self::classes(array_diff_key($classes, $this->classes)) as $class) {
+                // The class was loaded by the request, so it had its defaults at the checkpoint.
+                $this->noteClass(
+                    $class,
+                    static fn (\ReflectionProperty $property) => $property->hasDefaultValue()
+                        ? [$property->getDefaultValue()]
+                        : [],
+                );
+            }
+            $this->classes = $classes;
         }
-        $this->classes = $classes;
         foreach ($this->statics as [$putBack, $then]) {
             $putBack($then);
         }
@@ -164,13 +166,13 @@ final class Checkpoint
     }
 
     /**
-     * Without aliases, which PHP lists by names of their own.
+     * The classes of these names. Leaves out aliases, which PHP lists by names of their own.
      *
      * @param array<string, int> $names
      *
      * @return iterable<\ReflectionClass<object>>
      */
-    private static function classes(array $names): iterable
+    public static function classes(array $names): iterable
     {
         foreach ($names as $name => $_) {
             $class = new \ReflectionClass($name);

@@ -107,10 +107,8 @@ final class Statics
     {
         $functions = [];
         $classes = array_flip(get_declared_classes());
-        foreach (array_diff_key($classes, $this->classesSeen) as $name => $_) {
-            $class = new \ReflectionClass($name);
-            $isAlias = $class->name !== $name;
-            if (!$isAlias && !$class->isInternal() && !str_starts_with($name, 'Surus\\')) {
+        foreach (Checkpoint::classes(array_diff_key($classes, $this->classesSeen)) as $class) {
+            if (!$class->isInternal() && !str_starts_with($class->name, 'Surus\\')) {
                 $functions += $this->indexClass($class);
             }
         }

@@ -5,12 +5,12 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// Rejections per second and CPU, which cost little next to the requests that are served.
+/// Rejections per second and CPU that cost little compared with the served requests.
 const FEW: u32 = 1_000;
 /// Seconds.
 const SHORTEST: u64 = 1;
 const LONGEST: u64 = 4;
-/// A second without a measurement this long ago says nothing about the present.
+/// A measurement that began this long ago no longer counts.
 const STALE: Duration = Duration::from_secs(10);
 
 static REJECTIONS: Mutex<Rejections> = Mutex::new(Rejections::new());
@@ -23,7 +23,7 @@ pub fn retry_after() -> Duration {
 
 /// Counts a request that was rejected because of overload.
 pub fn count_rejection() {
-    // Once, because the question for the CPUs reads files of control groups.
+    // Computed once, because `available_parallelism` reads files of control groups.
     static FEW_OF_ALL: LazyLock<u32> = LazyLock::new(|| {
         let cpus = available_parallelism().map_or(1, NonZero::get);
         FEW.saturating_mul(u32::try_from(cpus).unwrap_or(u32::MAX))
@@ -37,7 +37,7 @@ fn rejections() -> MutexGuard<'static, Rejections> {
 
 /// Measures rejections per second. The wait doubles while there are more than a few, and halves
 /// when they are less than a quarter of that. Clients that wait longer come less often, so with one
-/// limit for both it would go up and down for ever.
+/// limit for both the wait would oscillate.
 struct Rejections {
     began: Option<Instant>,
     number: u32,

@@ -9,6 +9,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::options::Project;
 use crate::cli::stdout::say;
+use crate::engines::external::command::resolved;
 use crate::fronts::http::tls::acme::local::{self, LocalAuthority};
 use crate::fronts::http::tls::acme::store::Store;
 
@@ -124,7 +125,7 @@ impl Authority {
     fn system(&self, remove: bool) -> anyhow::Result<()> {
         let mut stores = SYSTEM.iter().filter_map(|(directory, command)| {
             let directory = Path::new(directory);
-            let program = program(command[0]).filter(|_| directory.is_dir())?;
+            let program = resolved(Path::new(command[0])).filter(|_| directory.is_dir())?;
             Some((directory, program, &command[1..]))
         });
         let Some((directory, program, arguments)) = stores.next() else {
@@ -163,7 +164,7 @@ impl Authority {
     /// Changes the store of a browser.
     fn browser(&self, database: &Path, remove: bool) -> anyhow::Result<()> {
         ensure!(
-            program("certutil").is_some(),
+            resolved(Path::new("certutil")).is_some(),
             "certutil is not installed (package libnss3-tools or nss-tools)"
         );
         let at = format!("sql:{}", database.display());
@@ -213,17 +214,6 @@ fn databases() -> Vec<(&'static str, PathBuf)> {
         found.extend(databases.map(|directory| (browser, directory)));
     }
     found
-}
-
-/// Directories of programs for root, which Debian leaves out of the PATH of ordinary users.
-const ROOTS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
-
-/// The path of a program.
-fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain(ROOTS.map(PathBuf::from));
-    let mut files = directories.map(|directory| directory.join(name));
-    files.find(|file| file.is_file())
 }
 
 fn run_program(command: &mut Command) -> anyhow::Result<()> {

@@ -34,7 +34,7 @@ pub struct Unbooted {
 
 struct EngineSlot {
     current: ArcSwap<CurrentEngine>,
-    /// Tells those who wait for something of the engine that another one serves.
+    /// Wakes those who wait for the previous engine when another one serves.
     switched: watch::Sender<()>,
 }
 

@@ -163,6 +163,24 @@ mod tests {
     use super::CreatedAhead;
 
     #[test]
+    fn sentences_of_both_boot_scripts_are_read() {
+        for (script, sentence) in [
+            (
+                include_str!("../../php/src/Laravel/Priming.php"),
+                "%d services and %d models created ahead in %d ms",
+            ),
+            (
+                include_str!("../../php/src/Symfony/Priming.php"),
+                "%d services created ahead in %d ms",
+            ),
+        ] {
+            assert!(script.contains(&format!("'{sentence}'")), "{sentence}");
+            let report = sentence.replace("%d", "2");
+            assert!(CreatedAhead::read(&report).is_some(), "{report}");
+        }
+    }
+
+    #[test]
     fn reports_of_boot_scripts_have_numbers_by_kind_and_a_duration() {
         let created = |numbers: &[(&'static str, u32)], seconds| {
             let numbers = numbers.to_vec();

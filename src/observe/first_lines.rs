@@ -33,16 +33,17 @@ impl FirstLines {
 
     /// The lines of several streams, one stream after the other, whichever was written first.
     pub fn text_of(streams: &[FirstLines]) -> String {
-        let all = FirstLines::default();
+        let mut all: Vec<String> = Vec::new();
         for stream in streams {
             let lines = stream.0.lock();
             let lines = lines.unwrap_or_else(|poisoned| poisoned.into_inner());
-            lines.iter().for_each(|line| all.add(line));
+            for line in &*lines {
+                if !all.contains(line) {
+                    all.push(line.clone());
+                }
+            }
         }
-        let lines = all.0.lock();
-        lines
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .join("\n")
+        all.join("\n")
     }
 }
 
@@ -59,5 +60,13 @@ mod tests {
         streams[1].add("it has ended");
         assert_eq!(FirstLines::text_of(&streams), "hello\nit has ended");
         assert_eq!(streams[1].text(), "it has ended\nhello");
+    }
+
+    #[test]
+    fn many_lines_of_one_stream_leave_room_for_the_next() {
+        let streams = [FirstLines::default(), FirstLines::default()];
+        (0..25).for_each(|number| streams[0].add(&format!("line {number}")));
+        streams[1].add("the reason");
+        assert!(FirstLines::text_of(&streams).ends_with("line 19\nthe reason"));
     }
 }

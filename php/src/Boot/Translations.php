@@ -43,7 +43,7 @@ final class Translations
                 load_textdomain($domain, self::translated($file, $before, $now));
             }
         }
-        // To this language, restore_previous_locale() returns.
+        // restore_previous_locale() returns to this language.
         $set = static function (\WP_Locale_Switcher $switcher) use ($now): void {
             $switcher->original_locale = $now;
         };

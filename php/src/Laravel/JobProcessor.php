@@ -118,16 +118,8 @@ final class JobProcessor
         }
     }
 
-    /** Runs a job. Its exception, if any, is reported and returned. */
+    /** Runs a job after begin(). The job's exception, if any, is reported and returned. */
     public function process(string $connection, Job $job, WorkerOptions $options): ?\Throwable
-    {
-        $this->begin();
-
-        return $this->run($connection, $job, $options);
-    }
-
-    /** The same after begin(). */
-    public function run(string $connection, Job $job, WorkerOptions $options): ?\Throwable
     {
         try {
             $this->app->make('queue.worker')->process($connection, $job, $options);

@@ -77,7 +77,7 @@ final class Jobs
         $this->horizon->begun($job);
         $thrown = isset($event['lost'])
             ? $this->lost($event['connection'], $job, $options, $event['lost'])
-            : $this->processor->run($event['connection'], $job, $options);
+            : $this->processor->process($event['connection'], $job, $options);
         $this->horizon->ended($job);
         $this->disconnect();
         $release = match (true) {

@@ -99,6 +99,7 @@ final class Priming
     /** Says what was created, and what each request has to create. */
     private function log(float $milliseconds): void
     {
+        // Surus reads metrics from this sentence (src/observe/boot_metrics.rs).
         $lines = [\sprintf(
             '%d services and %d models created ahead in %d ms',
             $this->services,

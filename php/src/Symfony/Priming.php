@@ -311,6 +311,7 @@ final class Priming
             self::services($kernel->getContainer()),
             array_flip($this->names['services'])
         );
+        // Surus reads metrics from this sentence (src/observe/boot_metrics.rs).
         $lines = [
             \sprintf('%d services created ahead in %d ms', \count($created), $milliseconds)
         ];

@@ -26,7 +26,7 @@ pub fn reported(sites: Vec<SiteEngines>) -> Vec<SiteStatus> {
     sites.filter(is_reported).collect()
 }
 
-/// Those of [`reported`] that are not as configured.
+/// The sites of [`reported`] that are not as configured.
 pub fn troubled(sites: Vec<SiteEngines>) -> Vec<SiteStatus> {
     let is_troubled = |site: &SiteStatus| site.error.is_some() || site.certificate_error.is_some();
     let mut troubled = reported(sites);

@@ -47,6 +47,7 @@ final class Queue
     private function process(SqsRecord $record): void
     {
         $job = new SqsJob($this->app, $record, $this->connection);
+        $this->processor->begin();
         $thrown = $this->processor->process($this->connection, $job, $this->options);
         if ($this->processor->unrecorded) {
             throw $this->processor->unrecorded;

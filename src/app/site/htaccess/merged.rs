@@ -249,7 +249,8 @@ impl<'a> FileRules<'a> {
                 }
             }
         }
-        // Again: one of them may be `<If>`, which Apache applies after all other sections.
+        // A section that may apply can be `<If>`, and Apache applies `<If>` after all others. So
+        // the variables of these sections are set a second time.
         for set in uncertain.iter().flat_map(|block| &block.env) {
             set.apply_uncertain(facts, path, env);
         }

@@ -44,7 +44,7 @@ pub fn is_temporary<E: ProvideErrorMetadata>(error: &SdkError<E>) -> bool {
     }
 }
 
-/// The same of an answer with this code and status.
+/// Whether an answer with this code and status is temporary.
 fn is_temporary_answer(code: Option<&str>, status: u16) -> bool {
     const TEMPORARY: [&str; 5] = [
         "RequestLimitExceeded",

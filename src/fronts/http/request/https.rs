@@ -22,7 +22,7 @@ const OFFERED_FOR: u32 = 86_400;
 pub struct Https {
     /// The port of HTTPS, as clients reach it.
     port: u16,
-    /// The same of HTTP/3; None if it is the one that Surus listens on.
+    /// The port at which HTTP/3 is offered. None: the one that Surus listens on.
     public_port: Option<u16>,
     /// The ports of HTTP/3, each with the `Alt-Svc` that offers it.
     http_3: Vec<(String, HeaderValue)>,
@@ -39,7 +39,7 @@ impl Https {
         }
     }
 
-    /// Has responses of these ports offer HTTP/3, at the public port or else at the same ones.
+    /// Makes responses of these ports offer HTTP/3, at the public port if there is one.
     pub fn with_http_3(mut self, ports: impl Iterator<Item = u16>) -> Https {
         let public_port = self.public_port;
         let offer = |port: u16| {

@@ -26,12 +26,12 @@ pub struct WireBytes {
     pub sent: u64,
     /// The line by which hyper answers the request's `Connection`.
     connection: usize,
-    /// The response's body goes on in chunks.
+    /// hyper sends the body in chunks, and the last one is not counted yet.
     is_chunked: bool,
 }
 
 impl WireBytes {
-    /// Those of a request whose body is still to come.
+    /// Counts a request without its body.
     pub fn of_request<B>(request: &Request<B>) -> WireBytes {
         let (uri, headers) = (request.uri(), request.headers());
         let target = uri.path_and_query().map_or(0, |it| it.as_str().len());
