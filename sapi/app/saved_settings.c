@@ -34,6 +34,65 @@ static int handled_errors;
 static zend_string *process;
 static char changed[200];
 
+/* The earlier handlers, which restore_error_handler() and restore_exception_handler() take back. */
+static struct {
+	zend_stack *stack;
+	size_t size; /* of an element */
+	bool holds_values;
+	int count; /* as saved */
+	void *elements;
+} stacks[] = {
+	{.stack = &EG(user_error_handlers), .size = sizeof(zval), .holds_values = true},
+	{.stack = &EG(user_error_handlers_error_reporting), .size = sizeof(int)},
+	{.stack = &EG(user_exception_handlers), .size = sizeof(zval), .holds_values = true},
+};
+
+enum { STACKS = sizeof(stacks) / sizeof(*stacks) };
+
+static void save_stacks(void)
+{
+	for (int i = 0; i < STACKS; i++) {
+		const zend_stack *stack = stacks[i].stack;
+		stacks[i].count = zend_stack_count(stack);
+		stacks[i].elements = safe_emalloc((size_t)stacks[i].count, stacks[i].size, 1);
+		if (stacks[i].count > 0) {
+			memcpy(stacks[i].elements, zend_stack_base(stack),
+			        (size_t)stacks[i].count * stacks[i].size);
+		}
+		for (int at = 0; stacks[i].holds_values && at < stacks[i].count; at++) {
+			Z_TRY_ADDREF(((zval *)stacks[i].elements)[at]);
+		}
+	}
+}
+
+static void restore_stacks(void)
+{
+	for (int i = 0; i < STACKS; i++) {
+		zend_stack *stack = stacks[i].stack;
+		for (int at = 0; stacks[i].holds_values && at < zend_stack_count(stack); at++) {
+			surus_values_free_later((zval *)zend_stack_base(stack) + at);
+		}
+		zend_stack_clean(stack, NULL, true);
+		for (int at = 0; at < stacks[i].count; at++) {
+			const void *element = (char *)stacks[i].elements + (size_t)at * stacks[i].size;
+			zend_stack_push(stack, element);
+			if (stacks[i].holds_values) {
+				Z_TRY_ADDREF(*(zval *)element);
+			}
+		}
+	}
+}
+
+static void free_stacks(void)
+{
+	for (int i = 0; i < STACKS; i++) {
+		for (int at = 0; stacks[i].holds_values && at < stacks[i].count; at++) {
+			zval_ptr_dtor((zval *)stacks[i].elements + at);
+		}
+		efree(stacks[i].elements);
+	}
+}
+
 static void ask(const char *function, zval *answer)
 {
 	zend_function *found = zend_hash_str_find_ptr(EG(function_table), function, strlen(function));
@@ -101,6 +160,7 @@ void surus_saved_settings_save(void)
 	ZVAL_COPY(&error_handler, &EG(user_error_handler));
 	ZVAL_COPY(&exception_handler, &EG(user_exception_handler));
 	handled_errors = EG(user_error_handler_error_reporting);
+	save_stacks();
 	process = describe_process();
 }
 
@@ -141,6 +201,7 @@ const char *surus_saved_settings_restore(void)
 	surus_values_set(&EG(user_error_handler), &error_handler, NULL);
 	surus_values_set(&EG(user_exception_handler), &exception_handler, NULL);
 	EG(user_error_handler_error_reporting) = handled_errors;
+	restore_stacks();
 	surus_values_free_replaced();
 	if (ini) {
 		snprintf(changed, sizeof(changed), "the setting %s", ini);
@@ -174,5 +235,6 @@ void surus_saved_settings_free(void)
 	}
 	zval_ptr_dtor(&error_handler);
 	zval_ptr_dtor(&exception_handler);
+	free_stacks();
 	zend_string_release(process);
 }

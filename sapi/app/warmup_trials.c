@@ -20,6 +20,7 @@
 #include "base/procfs.h"
 #include "base/settings.h"
 #include "rewind/kernel/boot_fds.h"
+#include "rewind/kernel/temp_files.h"
 
 enum { MOST = 4096 }; /* warm-ups with a shared result */
 enum { UNKNOWN, FINE, LEFT_OUT };
@@ -153,6 +154,51 @@ void surus_warmup_files_restore(void)
 			fcntl((int)fd, F_SETFL, files[fd].flags);
 		}
 	}
+}
+
+bool surus_warmup_files_separate(void)
+{
+	static unsigned char now[SURUS_DESCRIPTORS];
+	const int count = (int)(sizeof(files) / sizeof(*files));
+	int last;
+
+	if (!surus_boot_fds_save(now, &last)) {
+		return true; /* without /proc */
+	}
+	for (int fd = 3; fd <= last && fd < count; fd++) {
+		struct stat file;
+		if (!surus_boot_fds_has(fd) || fstat(fd, &file) != 0) {
+			continue;
+		}
+		surus_temp_file_add(fd, &file);
+		if (!surus_temp_file_is(fd)) {
+			continue;
+		}
+		int own = surus_temp_file_copy(fd), flags = fcntl(fd, F_GETFD);
+		if (own < 0) {
+			return false;
+		}
+		if (files[fd].offset >= 0) {
+			lseek(own, files[fd].offset, SEEK_SET);
+		}
+		dup2(own, fd);
+		fcntl(fd, F_SETFD, flags);
+		close(own);
+	}
+	return true;
+}
+
+bool surus_warmup_files_written(void)
+{
+	const int count = (int)(sizeof(files) / sizeof(*files));
+
+	for (int fd = 3; fd < count; fd++) {
+		struct stat file;
+		if (surus_temp_file_is(fd) && fstat(fd, &file) == 0 && surus_temp_file_is_written(&file)) {
+			return true;
+		}
+	}
+	return false;
 }
 
 bool surus_warmup_is_known(int number)

@@ -21,6 +21,12 @@ const char *surus_warmup_obstacle(void);
 void surus_warmup_files_save(void);
 void surus_warmup_files_restore(void);
 
+/* In the fork, before it serves: gives it its own copies of the boot's temporary files, whose
+ * contents the boot would share. False: one cannot be copied. */
+bool surus_warmup_files_separate(void);
+/* In the fork: whether something was written to these copies. */
+bool surus_warmup_files_written(void);
+
 /* Whether another worker has tried the warm-up with this number, which begins at 1. */
 bool surus_warmup_is_known(int number);
 bool surus_warmup_is_left_out(int number);

@@ -28,6 +28,7 @@ mod laravel_skeleton;
 mod laravel_visitors;
 mod learned;
 mod learned_deploys;
+mod learned_files;
 mod learned_hosts;
 mod learned_outages;
 mod one_word;

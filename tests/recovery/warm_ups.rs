@@ -43,6 +43,40 @@ fn boot_script_restores_values_behind_references_in_arrays() {
     }
 }
 
+/// `restore_error_handler()` and `restore_exception_handler()` find those of the boot below them.
+#[test]
+fn boot_script_restores_earlier_handlers() {
+    let script = "
+        function one() { return false; } function two() { return false; }
+        set_error_handler('one', E_NOTICE); set_error_handler('two');
+        set_exception_handler('one'); set_exception_handler('two');
+        surus_save_boot();
+        surus_serve(function () {
+            register_shutdown_function(fn () => surus_restore_boot());
+            if (isset($_GET['adds'])) {
+                set_error_handler(fn () => false, E_WARNING); set_exception_handler('one');
+            } elseif (isset($_GET['takes'])) {
+                restore_error_handler(); restore_error_handler();
+                restore_exception_handler(); restore_exception_handler();
+            } else {
+                foreach (['error', 'exception'] as $kind) {
+                    [$set, $restore] = [\"set_{$kind}_handler\", \"restore_{$kind}_handler\"];
+                    while (($handler = $set(null)) && is_string($handler)) {
+                        $restore(); $restore();
+                        echo \"$kind $handler, \";
+                    }
+                }
+            }
+        });";
+    let warmup = "/?adds=1,/?takes=1";
+    for engine in ["rewind", "fork", "standby"] {
+        let site = warmed_up(engine, script, warmup);
+        let seen = site.get("/hello.php").body;
+        let expected = "error two, error one, exception two, exception one, ";
+        assert_eq!(seen, expected, "{engine}: {}", site.surus.log());
+    }
+}
+
 /// 2^60 paths lead to the innermost array, and 50,000 arrays are around the reference.
 #[test]
 fn shared_and_deep_arrays_of_the_boot_are_saved_once() {
