@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::database::{Kind, in_each_database};
+use super::shares::assert_small_queue_does_not_wait;
 use super::site::Site;
 use super::table::{Table, now};
 use super::work::{Work, notes, with_longer_times};
@@ -360,10 +361,7 @@ fn delayed_job_and_expired_reservation_run_when_they_are_due(kind: Kind) {
     assert_eq!(plain.count("begins 3"), 0, "reserved by another worker");
 }
 
-/// Its job begins when the next worker is free: until it ends, each worker ends the job that it
-/// runs, and one more until Surus has seen the small queue's.
 fn small_queue_does_not_wait_for_a_large_one(kind: Kind) {
-    const WORKERS: usize = 2;
     let plain = Plain::new(
         kind,
         "name = 'large'\n[[queue]]\nname = 'small'\nhandler = 'jobs.php'\n\
@@ -382,19 +380,9 @@ fn small_queue_does_not_wait_for_a_large_one(kind: Kind) {
          select 'large', '{{\"n\": ' || i || ', \"do\": \"sleep\", \"ms\": 1000}}', 0, 0, 0 \
          from {numbers} n"
     ));
-    let work = plain.start(&["--workers", &WORKERS.to_string()]);
-    work.wait_until(|| plain.count("done 1") == 1);
-    plain.table.push("small", r#"{"n": "small"}"#);
-    // A push may take longer than jobs of the large queue.
-    let before = plain.notes().len();
-    work.wait_until(|| plain.count("done small") == 1);
-    let notes = plain.notes();
-    let since = notes[before..].iter().take_while(|it| *it != "done small");
-    let large = since.filter(|it| it.starts_with("done ")).count();
-    assert!(
-        large <= 3 * WORKERS,
-        "{large} jobs of the large queue ended"
-    );
+    assert_small_queue_does_not_wait(&plain, |job| {
+        plain.table.push("small", job);
+    });
 }
 
 /// Its results cannot be JSON, or are too long.
@@ -441,6 +429,10 @@ fn mistake_in_the_configuration_stops_the_start() {
         ("[[queue]]\nname = 'a'\n", "artisan"),
         ("table = 'nothing'\n", "has no table nothing"),
         ("lease = '1s'\n", "queue.lease is 1s"),
+        (
+            "[[queue]]\nhandler = 'jobs.php'\nsource = 'redis://127.0.0.1'\n",
+            "queue default: two of [[queue]]",
+        ),
     ] {
         let plain = Plain::new(Kind::Sqlite, settings);
         let mut work = Work::spawn(&plain.site, &["--workers", "1"], &[]);

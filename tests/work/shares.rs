@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::database::Kind;
 use super::operate::metrics;
 use super::plain::Plain;
@@ -40,6 +42,32 @@ pub fn assert_weights_hold(work: &Work, queues: &[(&str, usize)], jobs: usize) {
             work.log()
         );
     }
+}
+
+/// A job of the large queue of [`assert_small_queue_does_not_wait`], which takes a second.
+pub fn large_job(number: usize) -> String {
+    json!({ "n": number, "do": "sleep", "ms": 1000 }).to_string()
+}
+
+/// Asserts that a small queue does not wait for a large one with many [`large_job`]s from 1 on.
+/// `push` adds a job to the small queue. It begins when the next worker is free: until it ends,
+/// each worker ends the job that it runs, and one more until Surus has seen the small queue's.
+#[track_caller]
+pub fn assert_small_queue_does_not_wait(plain: &Plain, push: impl FnOnce(&str)) {
+    const WORKERS: usize = 2;
+    let work = plain.start(&["--workers", &WORKERS.to_string()]);
+    work.wait_until(|| plain.count("done 1") == 1);
+    push(r#"{"n": "small"}"#);
+    // A push may take longer than jobs of the large queue.
+    let before = plain.notes().len();
+    work.wait_until(|| plain.count("done small") == 1);
+    let notes = plain.notes();
+    let since = notes[before..].iter().take_while(|it| *it != "done small");
+    let large = since.filter(|it| it.starts_with("done ")).count();
+    assert!(
+        large <= 3 * WORKERS,
+        "{large} jobs of the large queue ended"
+    );
 }
 
 /// The number behind the name of a metric; 0 if there is none yet.

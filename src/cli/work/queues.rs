@@ -1,5 +1,6 @@
 //! Decides which queues `surus work` serves, and boots the PHP workers that run their jobs.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -112,6 +113,7 @@ pub fn chosen(project: &Path, config: &Config, named: &[Weighted]) -> anyhow::Re
         );
     }
     schedules::check(&config.schedule)?;
+    check_names(config, named)?;
     let is_symfony = !is_laravel && project.join("bin/console").is_file();
     let mut queues = named_queues(config, named, is_laravel || is_symfony);
     for queue in queues
@@ -168,6 +170,31 @@ pub fn chosen(project: &Path, config: &Config, named: &[Weighted]) -> anyhow::Re
         group.is_schedule_of_laravel = true;
     }
     Ok(groups)
+}
+
+/// Checks that no two queues have the same name. Metrics, the commands of `surus work` and the
+/// counts of crashes know a queue by its name alone, whatever its source.
+fn check_names(config: &Config, named: &[Weighted]) -> anyhow::Result<()> {
+    let queues = config.queue.iter().map(|queue| queue.name.as_str());
+    let schedules = config.schedule.iter().map(|entry| entry.name.as_str());
+    if let Some(name) = twice(queues.chain(schedules)) {
+        bail!(
+            "queue {name}: two of [[queue]] and [[schedule]], or two pipelines of .rr.yaml, have \
+             this name, by which metrics and `surus work pause` know a queue; remove one of them, \
+             or serve it by another `surus work`, with a configuration (--config) and a \
+             work.admin_listen of its own"
+        );
+    }
+    if let Some(name) = twice(named.iter().map(|named| named.name.as_str())) {
+        bail!("queue {name}: --queue names it twice; name it once, such as --queue {name}=2");
+    }
+    Ok(())
+}
+
+/// The first name that has occurred before.
+fn twice<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = HashSet::new();
+    names.find(|name| !seen.insert(*name))
 }
 
 /// The queues of the command line, else of the configuration, else the framework's.
@@ -391,5 +418,29 @@ mod tests {
                     .contains("write --queue for each")
             );
         }
+    }
+
+    #[test]
+    fn name_of_two_queues_is_rejected_whatever_their_sources() {
+        let check = |config: &str, named: &[&str]| {
+            let config = toml::from_str(config).unwrap();
+            let named: Vec<Weighted> = named.iter().map(|name| name.parse().unwrap()).collect();
+            check_names(&config, &named).map_err(|error| error.to_string())
+        };
+        let queue = |name: &str, source: &str| format!("[[queue]]\nname = '{name}'\n{source}\n");
+        let one = queue("mail", "source = 'sqlite:a.sqlite'");
+        let same = queue("mail", "source = 'redis://127.0.0.1'");
+        let schedule = "[[schedule]]\nname = 'mail'\n";
+        assert_eq!(check(&one, &["mail=2", "other"]), Ok(()));
+        assert_eq!(check(&format!("{one}{}", queue("other", "")), &[]), Ok(()));
+        for second in [&same, schedule] {
+            let error = check(&format!("{one}{second}"), &["other"]).unwrap_err();
+            assert!(
+                error.contains("queue mail: two of [[queue]]") && error.contains("--config"),
+                "{error}"
+            );
+        }
+        let error = check(&one, &["mail", "mail=2"]).unwrap_err();
+        assert!(error.contains("--queue names it twice"), "{error}");
     }
 }

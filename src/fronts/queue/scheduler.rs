@@ -11,6 +11,7 @@ mod tests;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::job::Job;
 use super::rate::JobRate;
 use crate::fronts::records::order::RecordOrder;
 
@@ -21,6 +22,11 @@ pub const MAX_AHEAD: usize = 100;
 /// How many suspects count among these at most. One suspect runs at a time, so that more of them
 /// would stop their queue.
 const SUSPECTS_AHEAD: usize = 10;
+/// How many bytes of payloads of a queue wait here before it reserves no more. Jobs that wait for
+/// their next try are among them. Suspects have as many bytes of their own.
+const MAX_BYTES_AHEAD: usize = 64 << 20;
+/// How many suspects of a queue are held at most, without those of groups. Others are postponed.
+pub const SUSPECTS_HELD: usize = 1000;
 /// The weight of the newest job in a queue's mean.
 const NEWEST: f64 = 0.2;
 /// What a job is charged with before one of its queue has ended, in seconds.
@@ -30,6 +36,18 @@ const BROKER_WAIT: Duration = Duration::from_millis(100);
 /// How many seconds of work a queue may catch up on that could not begin jobs, in addition to the
 /// work that others have begun at once meanwhile.
 const LAG: f64 = 1.0;
+
+/// A job that takes memory while it waits.
+pub trait Payload {
+    /// The length of its payload.
+    fn payload_bytes(&self) -> usize;
+}
+
+impl Payload for Job {
+    fn payload_bytes(&self) -> usize {
+        self.payload.len()
+    }
+}
 
 /// A queue as the scheduler sees it.
 #[derive(Debug, Clone, Copy)]
@@ -91,6 +109,12 @@ struct JobQueue<J> {
     waiting: HashMap<usize, WaitingJob<J>>,
     /// How many of these are not shared.
     isolated: usize,
+    /// The payloads of those that are shared, and of jobs that wait for their next try.
+    bytes: usize,
+    /// The payloads of those that are not shared.
+    isolated_bytes: usize,
+    /// The longest payload of the latest jobs. It becomes less with each shorter one.
+    longest: usize,
 }
 
 #[derive(Debug)]
@@ -115,6 +139,7 @@ pub struct BegunJob {
     group: JobGroup,
     isolation: Isolation,
     charged: f64,
+    payload_bytes: usize,
     /// When its queue's rate let it begin.
     due: Option<Instant>,
 }
@@ -126,7 +151,7 @@ impl BegunJob {
     }
 }
 
-impl<J> Scheduler<J> {
+impl<J: Payload> Scheduler<J> {
     pub fn new(shares: impl IntoIterator<Item = Share>, workers: usize, strict: bool) -> Self {
         let queues = shares.into_iter().map(|share| JobQueue {
             share,
@@ -138,6 +163,9 @@ impl<J> Scheduler<J> {
             order: RecordOrder::default(),
             waiting: HashMap::new(),
             isolated: 0,
+            bytes: 0,
+            isolated_bytes: 0,
+            longest: 0,
         });
         Scheduler {
             queues: queues.collect(),
@@ -162,6 +190,7 @@ impl<J> Scheduler<J> {
         let group = group.map_or(JobGroup::Single(number), JobGroup::Named);
         let queue = &mut self.queues[queue];
         queue.order.push(number, group.clone(), false);
+        queue.longest = job.payload_bytes().max(queue.longest - queue.longest / 5);
         let waiting = WaitingJob {
             group,
             isolation,
@@ -170,8 +199,9 @@ impl<J> Scheduler<J> {
         queue.insert(number, waiting);
     }
 
-    /// How many more jobs a queue should reserve now. It asks for several at once if its
-    /// jobs are short. Jobs that wait for another one leave room for those that need not.
+    /// How many more jobs a queue should reserve now. It asks for several at once if its jobs are
+    /// short, in time and in bytes. Jobs that wait for another one leave room for those that need
+    /// not.
     pub fn room(&self, queue: usize) -> usize {
         let queue = &self.queues[queue];
         let workers = queue.able(self.workers) as f64;
@@ -183,8 +213,9 @@ impl<J> Scheduler<J> {
         let ahead = ahead.min((rate * AHEAD) as usize).clamp(1, MAX_AHEAD);
         let ready = queue.ready();
         let waiting = queue.waiting.len() - queue.isolated.saturating_sub(SUSPECTS_AHEAD);
+        let room = MAX_AHEAD.saturating_sub(waiting);
         match ready <= ahead / 2 {
-            true => (ahead - ready).min(MAX_AHEAD.saturating_sub(waiting)),
+            true => (ahead - ready).min(room).min(queue.room_in_memory()),
             false => 0,
         }
     }
@@ -192,6 +223,11 @@ impl<J> Scheduler<J> {
     /// How many suspects of a queue wait.
     pub fn suspects(&self, queue: usize) -> usize {
         self.queues[queue].isolated
+    }
+
+    /// Whether another suspect of a queue may wait.
+    pub fn has_room_for_suspect(&self, queue: usize) -> bool {
+        self.suspects(queue) < SUSPECTS_HELD && self.queues[queue].isolated_bytes < MAX_BYTES_AHEAD
     }
 
     /// The job that begins now. None while all workers are busy or nothing may begin.
@@ -240,6 +276,7 @@ impl<J> Scheduler<J> {
             group: waiting.group,
             isolation: waiting.isolation,
             charged,
+            payload_bytes: waiting.job.payload_bytes(),
             due,
         };
         Some((begun, waiting.job))
@@ -292,6 +329,7 @@ impl<J> Scheduler<J> {
     /// Frees the worker of a job that will be tried again; its group waits for it.
     pub fn paused(&mut self, begun: &BegunJob, took: Duration, now: Instant) {
         self.free(begun, took, now);
+        self.queues[begun.queue].bytes += begun.payload_bytes;
     }
 
     /// Takes back a job that has just begun and does not run. It takes no time of its queue, and
@@ -306,6 +344,7 @@ impl<J> Scheduler<J> {
     /// Tries a paused job again, before the others of its group.
     pub fn again(&mut self, begun: BegunJob, job: J, isolation: Isolation) {
         let queue = &mut self.queues[begun.queue];
+        queue.bytes -= begun.payload_bytes;
         queue.order.again(begun.number, &begun.group);
         let waiting = WaitingJob {
             group: begun.group,
@@ -318,6 +357,7 @@ impl<J> Scheduler<J> {
     /// Forgets a paused job. The next job of its group may begin.
     pub fn abandon(&mut self, begun: BegunJob) {
         let queue = &mut self.queues[begun.queue];
+        queue.bytes -= begun.payload_bytes;
         queue.order.ended(begun.group, usize::MAX);
     }
 
@@ -326,10 +366,10 @@ impl<J> Scheduler<J> {
     pub fn clear(&mut self, queue: usize) -> Vec<J> {
         let queue = &mut self.queues[queue];
         queue.order.clear();
-        queue.isolated = 0;
-        let mut removed: Vec<_> = queue.waiting.drain().collect();
-        removed.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
-        removed.into_iter().map(|(_, it)| it.job).collect()
+        let mut numbers: Vec<_> = queue.waiting.keys().copied().collect();
+        numbers.sort_by_key(|number| std::cmp::Reverse(*number));
+        let removed = numbers.into_iter().filter_map(|it| queue.remove(it));
+        removed.map(|it| it.job).collect()
     }
 
     fn free(&mut self, begun: &BegunJob, took: Duration, now: Instant) {
@@ -355,7 +395,7 @@ impl<J> Scheduler<J> {
     }
 }
 
-impl<J> JobQueue<J> {
+impl<J: Payload> JobQueue<J> {
     fn weight(&self) -> f64 {
         self.share.weight as f64
     }
@@ -370,14 +410,37 @@ impl<J> JobQueue<J> {
     }
 
     fn insert(&mut self, number: usize, waiting: WaitingJob<J>) {
-        self.isolated += usize::from(waiting.isolation != Isolation::Shared);
+        let bytes = waiting.job.payload_bytes();
+        match waiting.isolation {
+            Isolation::Shared => self.bytes += bytes,
+            Isolation::Suspect | Isolation::Alone => {
+                self.isolated += 1;
+                self.isolated_bytes += bytes;
+            }
+        }
         self.waiting.insert(number, waiting);
     }
 
     fn remove(&mut self, number: usize) -> Option<WaitingJob<J>> {
         let removed = self.waiting.remove(&number)?;
-        self.isolated -= usize::from(removed.isolation != Isolation::Shared);
+        let bytes = removed.job.payload_bytes();
+        match removed.isolation {
+            Isolation::Shared => self.bytes -= bytes,
+            Isolation::Suspect | Isolation::Alone => {
+                self.isolated -= 1;
+                self.isolated_bytes -= bytes;
+            }
+        }
         Some(removed)
+    }
+
+    /// How many more jobs fit into memory if they are as long as the latest ones: at least one
+    /// until the limit is reached.
+    fn room_in_memory(&self) -> usize {
+        match MAX_BYTES_AHEAD.saturating_sub(self.bytes) {
+            0 => 0,
+            left => (left / self.longest.max(1)).max(1),
+        }
     }
 
     fn isolation(&self, number: usize) -> Isolation {

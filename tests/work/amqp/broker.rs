@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lapin::options::{
     BasicAckOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions,
-    QueueDeclareOptions,
+    QueueDeclareOptions, QueuePurgeOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
@@ -278,6 +278,33 @@ impl Broker {
             sent.await?.await
         })
         .unwrap();
+    }
+
+    /// Publishes many messages, and waits until the server has stored them.
+    pub fn push_all(&self, queue: &str, bodies: impl Iterator<Item = String>) {
+        let properties = BasicProperties::default().with_delivery_mode(2);
+        let options = BasicPublishOptions::default();
+        self.with(async |channel| {
+            let mut sent = Vec::new();
+            for body in bodies {
+                let (queue, properties) = (queue.into(), properties.clone());
+                let one =
+                    channel.basic_publish("".into(), queue, options, body.as_bytes(), properties);
+                sent.push(one.await?);
+            }
+            for stored in sent {
+                stored.await?;
+            }
+            Ok::<_, lapin::Error>(())
+        })
+        .unwrap();
+    }
+
+    /// Removes the messages of a queue that no consumer has.
+    pub fn purge(&self, queue: &str) {
+        let options = QueuePurgeOptions::default();
+        let purged = self.with(async |channel| channel.queue_purge(queue.into(), options).await);
+        purged.unwrap();
     }
 
     /// How many messages wait in a queue. None if it does not exist.

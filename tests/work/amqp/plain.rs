@@ -5,7 +5,7 @@ use lapin::types::{AMQPValue, FieldTable};
 
 use super::super::operate::said;
 use super::super::plain::Plain;
-use super::super::shares::assert_weights_hold;
+use super::super::shares::{assert_small_queue_does_not_wait, assert_weights_hold, large_job};
 use super::super::work::Work;
 use super::{Broker, Kind, Site};
 
@@ -166,6 +166,20 @@ fn two_queues_share_the_workers_by_weight_while_both_have_jobs() {
         assert_weights_hold(&work, &[(&site.queue, 3), (&light, 1)], jobs);
         work.end();
     }
+}
+
+#[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
+fn small_queue_does_not_wait_for_a_large_one() {
+    let small = Broker::get().create(Kind::Classic);
+    let settings =
+        format!("[[queue]]\nname = '{small}'\nhandler = 'jobs.php'\nsource = '{{source}}'\n");
+    let site = Site::new(&settings);
+    let large = (1..=100_000).map(large_job);
+    site.broker.push_all(&site.queue, large);
+    assert_small_queue_does_not_wait(&site.plain, |job| site.broker.push(&small, job));
+    // The server stays for the other tests.
+    site.broker.purge(&site.queue);
 }
 
 #[test]

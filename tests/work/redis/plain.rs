@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::super::operate::said;
 use super::super::plain::Plain;
+use super::super::shares::{assert_small_queue_does_not_wait, large_job};
 use super::super::table::now;
 use super::super::work::Work;
 use super::{DEFAULT, Redis, Site};
@@ -151,6 +152,20 @@ fn group_runs_in_order_even_if_a_job_fails() {
         let done: Vec<usize> = done.filter(|number| number % 2 == customer).collect();
         assert_eq!(done, [customer, customer + 2, customer + 4], "{notes:?}");
     }
+}
+
+#[test]
+fn small_queue_does_not_wait_for_a_large_one() {
+    let site = Site::new(
+        "name = 'large'\n[[queue]]\nname = 'small'\nhandler = 'jobs.php'\n\
+         source = '{source}'\n",
+    );
+    let mut redis = site.redis.connect();
+    let large: Vec<_> = (1..=100_000).map(large_job).collect();
+    let _: i64 = redis.rpush("queues:large", large).unwrap();
+    assert_small_queue_does_not_wait(&site.plain, |job| {
+        let _: i64 = redis.rpush("queues:small", job).unwrap();
+    });
 }
 
 #[test]

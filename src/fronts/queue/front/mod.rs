@@ -81,8 +81,6 @@ impl Front {
     }
 }
 
-/// How many suspects of a queue are held at most, without those of groups. Others are postponed.
-const SUSPECTS_HELD: usize = 1000;
 /// How long a postponed suspect rests.
 const SUSPECT_PAUSE: Duration = Duration::from_secs(60);
 
@@ -308,7 +306,7 @@ impl Drive {
             let isolation = self.isolation(queue, &job);
             if isolation != Isolation::Shared
                 && group.is_none()
-                && self.scheduler.suspects(queue) >= SUSPECTS_HELD
+                && !self.scheduler.has_room_for_suspect(queue)
             {
                 self.settle(queue, job, Disposition::Postpone(SUSPECT_PAUSE));
                 continue;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::*;
 use crate::fronts::queue::command::Program;
 use crate::fronts::queue::job::{Depth, FailedJob, Failures};
+use crate::fronts::queue::scheduler::SUSPECTS_HELD;
 use crate::fronts::queue::source::Pending;
 
 /// Notes what is returned.

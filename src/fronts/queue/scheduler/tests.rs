@@ -6,6 +6,20 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::*;
 
+mod memory;
+
+macro_rules! without_payload {
+    ($($job:ty),*) => {
+        $(impl Payload for $job {
+            fn payload_bytes(&self) -> usize {
+                0
+            }
+        })*
+    };
+}
+
+without_payload!((), i32, usize);
+
 fn share(weight: usize) -> Share {
     Share {
         weight,

@@ -69,6 +69,8 @@ pub struct Database {
     /// Where it is, without its password.
     pub name: String,
     requests: Sender<Request>,
+    /// Its thread has a sender of requests, too, so the database's thread would not end before it.
+    _watch: open::Watch,
 }
 
 /// One queue of a database.
@@ -117,8 +119,8 @@ impl Database {
         let (place, tables, changes) = (place.clone(), tables.clone(), requests.clone());
         let run = move || match open::tables(&place, &tables) {
             Ok(mut open) => {
-                open::watch(&place, tables.channel(), changes);
-                let _ = report.send(Ok(open.connection().name()));
+                let watch = open::watch(&place, tables.channel(), changes);
+                let _ = report.send(Ok((open.connection().name(), watch)));
                 thread::run(&mut *open, arriving);
             }
             Err(error) => drop(report.send(Err(error))),
@@ -127,8 +129,12 @@ impl Database {
             .name("database".into())
             .spawn(run)
             .context("cannot start a thread")?;
-        let name = opened.await.context("the database's thread has ended")??;
-        Ok(Arc::new(Database { name, requests }))
+        let (name, watch) = opened.await.context("the database's thread has ended")??;
+        Ok(Arc::new(Database {
+            name,
+            requests,
+            _watch: watch,
+        }))
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> anyhow::Result<T> {
@@ -200,5 +206,45 @@ impl Source for DatabaseQueue {
         }
         let failures = |reply| Request::Failures(self.name.clone(), requested, reply);
         Box::pin(self.database.ask(failures))
+    }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "create table jobs (id integer primary key, queue text, payload text, \
+                         attempts integer, reserved_at integer, available_at integer)";
+
+    #[tokio::test]
+    async fn database_without_queues_ends_its_threads_and_its_connection() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().canonicalize().unwrap().join("jobs.sqlite");
+        let application = rusqlite::Connection::open(&file).unwrap();
+        application.execute_batch(TABLE).unwrap();
+        drop(application);
+        let is_open = || {
+            let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let mut files = files.filter_map(|it| std::fs::read_link(it.path()).ok());
+            files.any(|it| it == file)
+        };
+        let laravel = Tables::Laravel {
+            jobs: "jobs".into(),
+            failed: "failed_jobs".into(),
+            max_payload: 1000,
+        };
+        let place = Place::Sqlite(file.clone());
+        let database = Database::open(&place, &laravel).await.unwrap();
+        assert!(is_open());
+        drop(database);
+        // Nothing is written, so nothing else wakes them.
+        for _ in 0..6000 {
+            if !is_open() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the database is still open");
     }
 }

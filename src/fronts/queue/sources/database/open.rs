@@ -42,14 +42,17 @@ pub fn tables(place: &Place, tables: &Tables) -> anyhow::Result<Box<dyn JobTable
     })
 }
 
+/// A guard that ends the watch of a database when it is dropped.
+pub type Watch = Box<dyn Send + Sync>;
+
 /// Reports changes of a database as far as it tells them.
 #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-pub fn watch(place: &Place, channel: &str, changes: Sender<Request>) {
+pub fn watch(place: &Place, channel: &str, changes: Sender<Request>) -> Watch {
     match place {
         #[cfg(feature = "sqlite")]
-        Place::Sqlite(file) => super::sqlite::watch(file, changes),
+        Place::Sqlite(file) => Box::new(super::sqlite::watch(file, changes)),
         #[cfg(feature = "postgres")]
-        Place::Postgres(url) => super::postgres::watch(url, channel, changes),
-        _ => drop(changes),
+        Place::Postgres(url) => Box::new(super::postgres::watch(url, channel, changes)),
+        _ => Box::new(()),
     }
 }

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::types::{Format, FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
 use super::Request;
@@ -142,9 +143,11 @@ async fn drive<S, T>(
 }
 
 /// Listens for notifications of new jobs, in a thread and on a connection of its own. Without, the
-/// database is polled more rarely.
-pub fn watch(url: &str, channel: &str, changes: Sender<Request>) {
-    let Ok(config) = read(url) else { return };
+/// database is polled more rarely. Returns a guard that ends them when it is dropped.
+pub fn watch(url: &str, channel: &str, changes: Sender<Request>) -> Option<DropGuard> {
+    let config = read(url).ok()?;
+    let end = CancellationToken::new();
+    let guard = end.clone().drop_guard();
     // Messenger's channel has its table's name, also with a schema.
     let listen = format!("listen \"{}\"", channel.replace('"', "\"\""));
     let run = move || {
@@ -157,16 +160,20 @@ pub fn watch(url: &str, channel: &str, changes: Sender<Request>) {
             });
             match listening {
                 // The connection ends when its client is dropped.
-                Ok((_client, driven)) => drop(calls.run(driven)),
+                Ok((_client, driven)) => drop(calls.run(end.run_until_cancelled(driven))),
                 Err(error) => debug!(error = format!("{error:#}"), "cannot listen for new jobs"),
             }
-            std::thread::sleep(AGAIN);
+            let pause = async { end.run_until_cancelled(tokio::time::sleep(AGAIN)).await };
+            if calls.run(pause).is_none() {
+                return;
+            }
         }
     };
     // Without this thread, the database is polled four times a second.
     let _ = std::thread::Builder::new()
         .name("postgresql watch".into())
         .spawn(run);
+    Some(guard)
 }
 
 impl Connection for Postgres {

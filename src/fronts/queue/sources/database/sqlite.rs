@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -45,6 +46,9 @@ impl Sqlite {
         let connection = rusqlite::Connection::open_with_flags(&file, flags)
             .with_context(|| format!("cannot open the database {path}"))?;
         connection.busy_timeout(TIMEOUT)?;
+        // `synchronous` stays FULL, the default. With NORMAL, a power failure can undo commits to a
+        // write-ahead log (https://www.sqlite.org/pragma.html#pragma_synchronous). A job with one
+        // try would then run twice, because its reservation and its try are lost.
         Ok(Sqlite { file, connection })
     }
 }
@@ -118,28 +122,34 @@ impl ToSql for Value<'_> {
     }
 }
 
+/// Ends the watch of a database when it is dropped.
+pub struct WatchGuard(Arc<DirectoryWatch>);
+
+impl Drop for WatchGuard {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// Reports writes to a database's files in a thread of its own. Without, the database is polled
 /// once a second.
-pub fn watch(file: &Path, changes: Sender<Request>) {
-    let Ok(file) = file.canonicalize() else {
-        return;
-    };
-    let (Some(directory), Some(name)) = (file.parent(), file.file_name()) else {
-        return;
-    };
+pub fn watch(file: &Path, changes: Sender<Request>) -> Option<WatchGuard> {
+    let file = file.canonicalize().ok()?;
+    let (directory, name) = (file.parent()?, file.file_name()?);
     let names = [
         name.to_os_string(),
         with(name, "-wal"),
         with(name, "-journal"),
     ];
     let watch = match DirectoryWatch::open(directory) {
-        Ok(watch) => watch,
+        Ok(watch) => Arc::new(watch),
         Err(error) => {
             let directory = directory.display();
             warn!(%directory, %error, "cannot watch for new jobs; they begin up to a second later");
-            return;
+            return None;
         }
     };
+    let guard = WatchGuard(watch.clone());
     let run = move || {
         while let Ok(written) = watch.wait() {
             let is_ours = written.iter().any(|name| names.contains(name));
@@ -152,6 +162,7 @@ pub fn watch(file: &Path, changes: Sender<Request>) {
     let _ = std::thread::Builder::new()
         .name("sqlite watch".into())
         .spawn(run);
+    Some(guard)
 }
 
 fn with(name: &OsStr, end: &str) -> OsString {
