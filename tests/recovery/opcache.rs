@@ -43,11 +43,8 @@ fn opcache_with_file_cache_only_starts_and_serves() {
         for _ in 0..3 {
             assert_eq!(site.get("/hello.php").body, "hello", "{engine}");
         }
-        let log = site.surus.log();
-        assert!(
-            log.contains("OPcache uses no shared memory"),
-            "{engine}: {log}"
-        );
+        site.surus
+            .wait_for_log(|log| log.contains("OPcache uses no shared memory"));
         assert!(cache.path().read_dir().unwrap().next().is_some());
     }
 }

@@ -59,12 +59,15 @@ fn directory_is_of_the_user_alone() {
 #[test]
 fn starts_at_once_unpack_the_same() {
     let base = project(&[]);
-    let start = || {
+    let start = |number: u32| {
         let mut command = command(&app(), base.path(), &["check"]);
+        // Each binds its socket to check it, which the others would take for a server.
+        let socket = base.path().join(format!("{number}.sock"));
+        command.env("SURUS_ADMIN_LISTEN", format!("unix:{}", socket.display()));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     };
-    let all: Vec<_> = (0..4).map(|_| start()).collect();
+    let all: Vec<_> = (0..4).map(start).collect();
     for started in all {
         let output = started.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
