@@ -18,6 +18,7 @@
 #include <php.h>
 
 #include "base/procfs.h"
+#include "base/replace_fd.h"
 #include "base/settings.h"
 #include "rewind/kernel/boot_fds.h"
 #include "rewind/kernel/temp_files.h"
@@ -174,16 +175,14 @@ bool surus_warmup_files_separate(void)
 		if (!surus_temp_file_is(fd)) {
 			continue;
 		}
-		int own = surus_temp_file_copy(fd), flags = fcntl(fd, F_GETFD);
+		int own = surus_temp_file_copy(fd);
 		if (own < 0) {
 			return false;
 		}
 		if (files[fd].offset >= 0) {
 			lseek(own, files[fd].offset, SEEK_SET);
 		}
-		dup2(own, fd);
-		fcntl(fd, F_SETFD, flags);
-		close(own);
+		surus_fd_replace(fd, own);
 	}
 	return true;
 }

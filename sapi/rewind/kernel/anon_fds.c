@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/procfs.h"
+#include "base/replace_fd.h"
 #include "base/scoreboard_layout.h"
 
 /* Linux's name of the kind; NULL if the descriptor has a file. */
@@ -80,10 +81,7 @@ bool surus_anon_fds_take_counter(int fd, uint64_t *count)
 		flags |= EFD_SEMAPHORE;
 	}
 	if ((own = eventfd(0, flags)) >= 0) {
-		int descriptor_flags = fcntl(fd, F_GETFD);
-		dup2(own, fd);
-		fcntl(fd, F_SETFD, descriptor_flags);
-		close(own);
+		surus_fd_replace(fd, own);
 		surus_anon_fds_restore_counter(fd, *count);
 	}
 	return true;

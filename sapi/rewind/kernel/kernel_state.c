@@ -17,6 +17,7 @@
 #include "base/persistent_map.h"
 #include "base/procfs.h"
 #include "base/reason.h"
+#include "base/replace_fd.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 #include "php/boot_objects.h"
@@ -204,7 +205,6 @@ static const char *reopen_file(int fd, const struct stat *file)
 		         strerror(error));
 		return text;
 	}
-	int descriptor_flags = fcntl(fd, F_GETFD);
 	struct stat now;
 	if (fstat(own, &now) == 0) {
 		saved->device = now.st_dev;
@@ -213,9 +213,7 @@ static const char *reopen_file(int fd, const struct stat *file)
 	if (offset >= 0) {
 		lseek(own, offset, SEEK_SET);
 	}
-	dup2(own, fd);
-	fcntl(fd, F_SETFD, descriptor_flags);
-	close(own);
+	surus_fd_replace(fd, own);
 	return NULL;
 }
 

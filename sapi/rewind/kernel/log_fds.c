@@ -12,6 +12,7 @@
 
 #include "base/process_state.h"
 #include "base/procfs.h"
+#include "base/replace_fd.h"
 #include "base/scoreboard_layout.h"
 #include "rewind/kernel/boot_fds.h"
 
@@ -57,12 +58,9 @@ void surus_log_take(void)
 		        !(leads_to(fd, STDOUT_FILENO) || leads_to(fd, STDERR_FILENO))) {
 			continue;
 		}
-		int own = surus_log_open(surus_process->log, fcntl(fd, F_GETFL)), descriptor_flags =
-		        fcntl(fd, F_GETFD);
+		int own = surus_log_open(surus_process->log, fcntl(fd, F_GETFL));
 		if (own >= 0) {
-			dup2(own, fd);
-			fcntl(fd, F_SETFD, descriptor_flags);
-			close(own);
+			surus_fd_replace(fd, own);
 		}
 	}
 }
