@@ -125,12 +125,14 @@ pub async fn boot(
                  is loaded"
             );
         }
+        let status = pool.status();
         info!(
             engine = name,
+            instead = status.instead,
             php = report.get("php_running"),
             ini = report.get("ini_file"),
             opcache = report.get("opcache"),
-            workers = pool.status().workers.len(),
+            workers = status.workers.len(),
             "PHP is ready"
         );
         booted.insert(name, pool);

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, setsockopt, socketpair,
@@ -137,9 +138,16 @@ impl Seqpacket {
         message.msg_controllen = SPACE as _;
         // SAFETY: the message points to a buffer and to room for control messages, each of the
         // stated size. Both live until the last use of `message` below.
-        let len =
-            unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-        let len = nix::errno::Errno::result(len)?;
+        let mut receive = || unsafe {
+            let flags = libc::MSG_CMSG_CLOEXEC;
+            Errno::result(libc::recvmsg(self.0.as_raw_fd(), &raw mut message, flags))
+        };
+        let len = match receive() {
+            // The other end was closed with messages that it had not read. The kernel says so once,
+            // before it gives what the other end had sent (unix_release_sock() in Linux).
+            Err(Errno::ECONNRESET) => receive()?,
+            received => received?,
+        };
         let mut fds = Vec::new();
         // Descriptors are taken even if some did not fit: the others are already open in this
         // process.
@@ -315,6 +323,18 @@ mod tests {
         let (ours, theirs) = Seqpacket::pair().unwrap();
         let theirs = Seqpacket(theirs);
         ours.send(&[IoSlice::new(b"last")], None).unwrap();
+        drop(ours);
+        let mut buffer = [0; 64];
+        assert_eq!(theirs.receive(&mut buffer).unwrap().len, 4);
+        assert_eq!(theirs.receive(&mut buffer).unwrap().len, 0);
+    }
+
+    #[test]
+    fn message_sent_before_the_close_is_read_though_the_other_end_had_unread_ones() {
+        let (ours, theirs) = Seqpacket::pair().unwrap();
+        let theirs = Seqpacket(theirs);
+        ours.send(&[IoSlice::new(b"last")], None).unwrap();
+        theirs.send(&[IoSlice::new(b"unread")], None).unwrap();
         drop(ours);
         let mut buffer = [0; 64];
         assert_eq!(theirs.receive(&mut buffer).unwrap().len, 4);
