@@ -6,6 +6,7 @@
 mod common;
 
 mod api;
+mod before_request;
 mod bench_pages;
 mod blog;
 mod browser;
@@ -31,6 +32,7 @@ mod learned_deploys;
 mod learned_files;
 mod learned_hosts;
 mod learned_outages;
+mod mediawiki;
 mod one_word;
 mod own_pages;
 mod phpmyadmin;
