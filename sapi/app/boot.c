@@ -14,6 +14,7 @@
 
 #include "app/auto_files.h"
 #include "app/boot_complete.h"
+#include "app/boot_response.h"
 #include "app/boot_script.h"
 #include "app/boot_shutdown.h"
 #include "app/boot_time.h"
@@ -131,6 +132,7 @@ int surus_boot_run(void)
 			CG(compiler_options) |= ZEND_COMPILE_NO_CONSTANT_SUBSTITUTION;
 			surus_opcache_boot_begin();
 			surus_boot_time_begin();
+			surus_boot_response_begin();
 			surus_warmup_trials_boot_begins();
 			surus_boot_files_begin();
 			surus_file_hooks_install();

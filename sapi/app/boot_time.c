@@ -1,27 +1,32 @@
 /* Finds constants, globals and static variables that keep the REQUEST_TIME of the boot or a
- * warm-up.
+ * warm-up, or time() or microtime() of the boot.
  *
- * Every request would see that time as its own. Arrays, objects and texts are looked into. */
+ * Every request would see that time as its own. Arrays, objects and texts are looked into for
+ * REQUEST_TIME, those of constants for any time of the boot. Elsewhere they may have a time between
+ * begin and end for a good reason, such as the container.build_time of Symfony. */
 #include "app/boot_time.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 #include <php.h>
 #include <SAPI.h>
 #include <zend_closures.h>
 
 #include "base/scoreboard_layout.h"
+#include "base/settings.h"
 
 enum { MOST = 8 }; /* reports; more have the same cause */
 static double boot_time; /* REQUEST_TIME_FLOAT of the boot */
 static atomic_bool *reported; /* set by the first worker that reports */
 static int named;
 
-/* The current search: a REQUEST_TIME_FLOAT, and the function that gets each variable. */
-static double wanted;
+/* The current search: a REQUEST_TIME_FLOAT, the end of the boot that began then, and the function
+ * that gets each variable. */
+static double wanted, until;
 static void (*take)(const char *variable);
 
 bool surus_boot_time_start(void)
@@ -50,29 +55,37 @@ enum {
 
 static char path[160]; /* to the value within the variable: ['a']->b */
 static int left_of_one, left_of_all;
+static double latest; /* a time from `wanted` to this one is found */
 
 static bool is_time(const zval *value)
 {
-	return (Z_TYPE_P(value) == IS_LONG && Z_LVAL_P(value) == (zend_long)wanted) ||
-	       (Z_TYPE_P(value) == IS_DOUBLE && Z_DVAL_P(value) == wanted);
+	if (Z_TYPE_P(value) == IS_LONG) {
+		return Z_LVAL_P(value) >= (zend_long)wanted && Z_LVAL_P(value) <= (zend_long)latest;
+	}
+	return Z_TYPE_P(value) == IS_DOUBLE && Z_DVAL_P(value) >= wanted && Z_DVAL_P(value) <= latest;
 }
 
-/* Whether a text has the seconds of the time as a number of its own. */
+/* Whether a text has the seconds of a time as a number of its own. */
 static bool names_time(const zend_string *text)
 {
-	char digits[24];
-	size_t len = (size_t)snprintf(digits, sizeof(digits), ZEND_LONG_FMT, (zend_long)wanted);
+	char first[24], last[24];
+	size_t len = (size_t)snprintf(first, sizeof(first), ZEND_LONG_FMT, (zend_long)wanted);
+	size_t shared = 0; /* digits in which all these seconds begin */
 	const char *end = ZSTR_VAL(text) + ZSTR_LEN(text), *at = ZSTR_VAL(text);
 
-	if (ZSTR_LEN(text) < len || ZSTR_LEN(text) > TEXT) {
+	snprintf(last, sizeof(last), ZEND_LONG_FMT, (zend_long)latest);
+	while (shared < len && first[shared] == last[shared]) {
+		shared++;
+	}
+	if (shared == 0 || ZSTR_LEN(text) < len || ZSTR_LEN(text) > TEXT) {
 		return false;
 	}
-	while ((at = memmem(at, (size_t)(end - at), digits, len))) {
+	for (; (at = memmem(at, (size_t)(end - at), first, shared)); at++) {
+		size_t digits = strspn(at, "0123456789");
 		bool begins = at == ZSTR_VAL(text) || at[-1] < '0' || at[-1] > '9';
-		if (begins && (at[len] < '0' || at[len] > '9')) {
+		if (begins && digits == len && memcmp(at, first, len) >= 0 && memcmp(at, last, len) <= 0) {
 			return true;
 		}
-		at++;
 	}
 	return false;
 }
@@ -168,7 +181,7 @@ static bool keeps(zval *value, size_t at, int depth)
 	}
 }
 
-static bool is_kept_in(const zval *value)
+static bool is_found_in(const zval *value)
 {
 	/* The shortest path first: objects may refer to each other. */
 	for (int depth = 0; depth <= DEPTH; depth++) {
@@ -183,7 +196,44 @@ static bool is_kept_in(const zval *value)
 	return false;
 }
 
+/* Whether a variable keeps the time, or is itself a number between begin and end of the boot. */
+static bool is_kept_in(zval *value)
+{
+	latest = until;
+	path[0] = '\0';
+	ZVAL_DEREF(value);
+	if (is_time(value)) {
+		return true;
+	}
+	latest = wanted;
+	return is_found_in(value);
+}
+
+/* Whether a constant keeps any time of the boot. */
+static bool is_kept_in_constant(const zval *value)
+{
+	latest = until;
+	return is_found_in(value);
+}
+
 /* --- variables --- */
+
+/* Constants and a variable that Surus's scripts and its Composer package renew for each request. */
+static bool is_renewed(const char *name)
+{
+	static const char *const names[] = {"LARAVEL_START", "WP_START_TIMESTAMP", "timestart"};
+
+	if (!surus_settings.code
+	    && !zend_hash_str_exists(EG(class_table), ZEND_STRL("surus\\laravel\\runner"))) {
+		return false;
+	}
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (strcmp(name, names[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
 
 static void name(const char *what, const zend_string *scope, const char *separator,
         const char *name)
@@ -204,7 +254,7 @@ static void check_globals(void)
 	zval *value;
 
 	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), key, value) {
-		bool is_php = !key;
+		bool is_php = !key || is_renewed(ZSTR_VAL(key));
 		for (size_t i = 0; key && i < sizeof(others) / sizeof(*others); i++) {
 			is_php |= strcmp(ZSTR_VAL(key), others[i]) == 0;
 		}
@@ -257,8 +307,8 @@ static void check_class(zend_class_entry *class)
 	} ZEND_HASH_FOREACH_END();
 }
 
-/* Passes each variable that keeps the time to `with`. */
-static void search(double time, void (*with)(const char *variable))
+/* Passes each variable that keeps the time, or one up to `end`, to `with`. */
+static void search(double time, double end, void (*with)(const char *variable))
 {
 	zend_class_entry *class;
 	zend_function *function;
@@ -267,13 +317,14 @@ static void search(double time, void (*with)(const char *variable))
 	zval *value;
 
 	wanted = time;
+	until = end;
 	take = with;
 	left_of_all = OF_ALL;
 	check_globals();
 	ZEND_HASH_FOREACH_STR_KEY_VAL(EG(zend_constants), key, value) {
 		constant = Z_PTR_P(value);
 		if (key && ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT &&
-		        is_kept_in(&constant->value)) {
+		        !is_renewed(ZSTR_VAL(key)) && is_kept_in_constant(&constant->value)) {
 			name("the constant", NULL, "", ZSTR_VAL(key));
 		}
 	} ZEND_HASH_FOREACH_END();
@@ -294,11 +345,16 @@ static void report(const char *variable)
 	}
 }
 
-void surus_boot_time_report(void)
+bool surus_boot_time_report(void)
 {
-	if (!atomic_exchange(reported, true)) {
-		search(boot_time, report);
+	struct timeval now;
+
+	if (atomic_exchange(reported, true)) {
+		return false;
 	}
+	gettimeofday(&now, NULL);
+	search(boot_time, (double)now.tv_sec + (double)now.tv_usec / 1e6, report);
+	return true;
 }
 
 static char first[200]; /* the first variable that a search has found */
@@ -313,10 +369,10 @@ static void keep_first(const char *variable)
 const char *surus_boot_time_find(double time, const zval *handler)
 {
 	first[0] = '\0';
-	search(time, keep_first);
+	search(time, time, keep_first);
 	/* It may be a closure that no variable has, with static variables. */
 	left_of_all = OF_ALL;
-	if (is_kept_in(handler)) {
+	if (is_kept_in((zval *)handler)) {
 		name("the handler", NULL, "", "");
 	}
 	return first[0] ? first : NULL;

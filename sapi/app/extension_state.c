@@ -7,6 +7,8 @@
 #include <php.h>
 #include <ext/pcre/php_pcre.h>
 
+#include "php/mysqli_mode.h"
+
 /* Functions that forget the last error of their extension where they succeed. */
 static const struct {
 	const char *function;
@@ -23,7 +25,7 @@ enum { SUCCEEDING = sizeof(succeeding) / sizeof(*succeeding) };
 static int *posix_error; /* NULL: the extension is not loaded */
 static struct {
 	int posix_error;
-	zend_long mysqli_report;
+	zend_long mysqli_mode;
 	zval assert_callback;
 	uint32_t persistent; /* persistent connections and streams */
 } saved;
@@ -60,27 +62,6 @@ static void empty_openssl_queue(void)
 			return;
 		}
 	}
-}
-
-/* What mysqli_report() has set. Sets it instead, if `to` is not NULL. */
-static zend_long mysqli_report(const zend_long *to)
-{
-	zend_class_entry *class = zend_hash_str_find_ptr(EG(class_table), ZEND_STRL("mysqli_driver"));
-	zend_long mode = 0;
-	zval driver, value;
-
-	if (!class || object_init_ex(&driver, class) != SUCCESS) {
-		return 0;
-	}
-	if (to) {
-		zend_update_property_long(class, Z_OBJ(driver), ZEND_STRL("report_mode"), *to);
-	} else {
-		zval *now = zend_read_property(class, Z_OBJ(driver), ZEND_STRL("report_mode"), true,
-		        &value);
-		mode = zval_get_long(now);
-	}
-	zval_ptr_dtor(&driver);
-	return mode;
 }
 
 /* The function that assert_options() has set. Sets another one instead, if `to` is not NULL. */
@@ -132,7 +113,7 @@ void surus_extension_state_save(void)
 {
 	posix_error = find_posix_error();
 	saved.posix_error = posix_error ? *posix_error : 0;
-	saved.mysqli_report = mysqli_report(NULL);
+	saved.mysqli_mode = surus_mysqli_mode(NULL);
 	assert_callback(&saved.assert_callback, NULL);
 	saved.persistent = zend_hash_num_elements(&EG(persistent_list));
 }
@@ -156,8 +137,8 @@ const char *surus_extension_state_restore(void)
 	if (posix_error) {
 		*posix_error = saved.posix_error;
 	}
-	if (mysqli_report(NULL) != saved.mysqli_report) {
-		mysqli_report(&saved.mysqli_report);
+	if (surus_mysqli_mode(NULL) != saved.mysqli_mode) {
+		surus_mysqli_mode(&saved.mysqli_mode);
 	}
 	restore_assert_callback();
 	return zend_hash_num_elements(&EG(persistent_list)) == saved.persistent ? NULL

@@ -23,6 +23,7 @@
 #include "php/error_header.h"
 #include "php/exceptions.h"
 #include "php/execution_time.h"
+#include "php/extension_restarts.h"
 #include "php/leftovers.h"
 #include "php/opcache.h"
 #include "php/request_extensions.h"
@@ -171,6 +172,7 @@ void surus_app_request_end(void)
 	} zend_end_try();
 	zend_unset_timeout();
 	surus_extensions_end();
+	surus_restarts_run();
 	zend_try {
 		php_output_deactivate();
 	} zend_end_try();

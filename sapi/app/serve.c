@@ -14,6 +14,7 @@
 
 #include "app/auto_files.h"
 #include "app/boot_complete.h"
+#include "app/boot_response.h"
 #include "app/boot_shutdown.h"
 #include "app/boot_time.h"
 #include "app/child_exit.h"
@@ -32,8 +33,10 @@
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
 #include "php/execution_time.h"
+#include "php/extension_restarts.h"
 #include "php/fd_flags.h"
 #include "php/file_hooks.h"
+#include "php/last_results.h"
 #include "php/leftovers.h"
 #include "php/pcre_cache.h"
 #include "php/random_seed.h"
@@ -76,7 +79,10 @@ static void collect_cycles(void)
 		php_output_end_all();
 	} zend_end_try();
 	zend_unset_timeout();
+	/* Destructors may have left errors and connections. */
+	surus_restarts_run();
 	zend_try {
+		surus_last_results_reset();
 		php_output_deactivate();
 	} zend_end_try();
 	sapi_deactivate();
@@ -148,7 +154,7 @@ static bool enter_serving(void)
 	surus_superglobals_save();
 	surus_extensions_find();
 	surus_leftovers_save();
-	surus_boot_time_report();
+	bool keeps_responses = surus_boot_response_check(surus_boot_time_report());
 	/* The boot's output is in the log; its headers have no recipient. */
 	php_output_end_all();
 	surus_extensions_end();
@@ -156,7 +162,7 @@ static bool enter_serving(void)
 	sapi_deactivate();
 	surus_boot_shutdown_set_aside();
 	surus_file_hooks_leave_data();
-	if (!surus_warmups_run(&serving.handler, &serving.handler_cache)) {
+	if (!keeps_responses || !surus_warmups_run(&serving.handler, &serving.handler_cache)) {
 		return false;
 	}
 	if (surus_settings.engine != SURUS_WORKER) {

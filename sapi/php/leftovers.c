@@ -19,7 +19,9 @@
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 #include "php/archives.h"
+#include "php/extension_restarts.h"
 #include "php/get_resources.h"
+#include "php/last_results.h"
 #include "php/libxml_state.h"
 #include "php/request_body.h"
 #include "php/stream_wrappers.h"
@@ -119,6 +121,8 @@ void surus_leftovers_save(void)
 	surus_archives_save();
 	if (surus_settings.engine == SURUS_WORKER) {
 		free_texts(); /* so that all requests start alike */
+		surus_last_results_save();
+		surus_restarts_save();
 		surus_wrappers_save();
 		surus_get_resources_install();
 		save_process();
@@ -199,6 +203,9 @@ void surus_leftovers_free(void)
 	surus_libxml_restore();
 	limit_handlers();
 	surus_archives_close();
+	if (surus_settings.engine == SURUS_WORKER) {
+		surus_last_results_reset();
+	}
 	restore_context();
 	if (surus_settings.engine == SURUS_WORKER) {
 		surus_wrappers_restore();

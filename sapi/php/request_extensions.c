@@ -55,6 +55,11 @@ void surus_extensions_find(void)
 	}
 }
 
+bool surus_session_is_active(void)
+{
+	return per_request[0] && PS(session_status) == php_session_active;
+}
+
 void surus_extensions_begin(void)
 {
 	for (size_t i = 0; i < sizeof(per_request) / sizeof(*per_request); i++) {

@@ -150,7 +150,7 @@ fn boot_time_within_arrays_objects_and_texts_is_reported() {
         class Kept { static $one; static $text = 'since 1'; public $next; private $at;
             function __construct($time) { $this->at = (object) ['text' => \"v=$time\"]; } }
         Kept::$one = new Kept($time); Kept::$one->next = Kept::$one;
-        $late = $time + 1; $long = \"1$time\"; unset($time);
+        $late = $time + 1000; $long = \"1$time\"; unset($time);
         define('TIMES', [7, $_SERVER['REQUEST_TIME_FLOAT']]);
         $handler = function () { echo 'fine'; };
         surus_serve($handler);";

@@ -84,6 +84,12 @@ const KINDS: &[(&str, &str)] = &[
             'a');
          file_get_contents(\"phar://$f/a\"); fopen(\"phar://$f/a\", 'r'); unlink($f);",
     ),
+    ("directory", "opendir(__DIR__); readdir();"),
+    (
+        "directory_object",
+        "$GLOBALS['d'] = dir(__DIR__); opendir(__DIR__); unset($GLOBALS['d']);",
+    ),
+    ("date", "date_create('no date'); json_decode('{'); mb_ereg_search_init('a', 'a');"),
     ("error", "@trigger_error(str_repeat('x', random_int(1, 1000))); strtok('a b', ' ');"),
 ];
 
@@ -279,7 +285,7 @@ fn worker_that_runs_out_of_descriptors_is_replaced() {
 }
 
 /// A worker of `worker`, with `boot` before a handler that requires the requested file.
-fn worker(boot: &str, files: &[(&str, &str)]) -> Site {
+pub fn worker(boot: &str, files: &[(&str, &str)]) -> Site {
     let dir = app();
     for (name, code) in files {
         std::fs::write(dir.path().join(name), format!("<?php {code}")).unwrap();
