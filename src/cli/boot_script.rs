@@ -15,11 +15,12 @@ pub fn obstacle(entry: &EngineEntry, application: &DetectedApplication) -> Optio
     let (framework, why) = match application {
         _ if !entry.boots_script() || !entry.runs_scripts() => return None,
         DetectedApplication::NotBootable { framework, why } => (framework, why.as_str()),
-        DetectedApplication::Known(framework)
-            if framework.kind == FrameworkKind::WordPress && !entry.isolates =>
-        {
-            (framework, "it keeps the visitor in constants and globals")
-        }
+        DetectedApplication::Known(framework) if !entry.isolates => match framework.kind {
+            FrameworkKind::WordPress => {
+                (framework, "it keeps the visitor in constants and globals")
+            }
+            _ => (framework, framework.needs_isolation.as_deref()?),
+        },
         _ => return None,
     };
     Some(format!("{framework}: {why}"))
@@ -41,10 +42,16 @@ pub fn find(application: &DetectedApplication) -> Option<&Framework> {
 
 /// Fails if the application has become one that its boot script would not serve as a whole: a
 /// deploy may change the front controller.
-pub fn check(framework: &Framework, project: &Path, front: &Path) -> anyhow::Result<()> {
-    let why = match detect::detect(project, front) {
-        DetectedApplication::Known(now) if now.kind == framework.kind => return Ok(()),
-        DetectedApplication::NotBootable { framework, why } => format!("{framework}: {why}"),
+pub fn check(
+    framework: &Framework,
+    entry: &EngineEntry,
+    project: &Path,
+    front: &Path,
+) -> anyhow::Result<()> {
+    let now = detect::detect(project, front);
+    let why = match (obstacle(entry, &now), now) {
+        (Some(why), _) => why,
+        (None, DetectedApplication::Known(now)) if now.kind == framework.kind => return Ok(()),
         _ => format!("it was {framework} at the start, and is another application now"),
     };
     bail!(
@@ -236,10 +243,10 @@ mod tests {
         let front = project.path().join("index.php");
         std::fs::create_dir(project.path().join("vendor")).unwrap();
         std::fs::write(project.path().join("vendor/autoload.php"), "<?php").unwrap();
+        let entry = |name| crate::engines::find(name).unwrap();
         let error = |kind: FrameworkKind, text: &str| {
             std::fs::write(&front, text).unwrap();
-            let version = None;
-            let checked = check(&Framework { kind, version }, project.path(), &front);
+            let checked = check(&of(kind), entry("rewind"), project.path(), &front);
             checked.err().map(|error| error.to_string())
         };
         let symfony = "<?php $request = Request::createFromGlobals(); $kernel->handle($request);";
@@ -249,18 +256,40 @@ mod tests {
         let more = format!("{symfony} count($visits);");
         let why = error(FrameworkKind::Symfony, &more).unwrap();
         assert!(why.contains("goes on with `count($visits)`"), "{why}");
+
+        let lock = r#"{"packages": [{"name": "slim/slim", "version": "4.14.0"}]}"#;
+        std::fs::write(project.path().join("composer.lock"), lock).unwrap();
+        std::fs::write(&front, "<?php $app->run(); echo 'end';").unwrap();
+        let slim = of(FrameworkKind::Slim);
+        let on = |name| check(&slim, entry(name), project.path(), &front);
+        assert!(on("rewind").is_ok());
+        let why = on("worker").unwrap_err().to_string();
+        assert!(why.contains("goes on with `echo 'end'`"), "{why}");
+    }
+
+    fn of(kind: FrameworkKind) -> Framework {
+        Framework {
+            kind,
+            version: None,
+            needs_isolation: None,
+        }
     }
 
     #[test]
-    fn wordpress_is_not_booted_on_worker() {
-        let framework = Framework {
-            kind: FrameworkKind::WordPress,
-            version: None,
+    fn application_that_only_isolation_serves_is_not_booted_on_worker() {
+        let slim = Framework {
+            needs_isolation: Some("it goes on".to_string()),
+            ..of(FrameworkKind::Slim)
         };
-        let application = DetectedApplication::Known(framework);
-        let entry = |name| crate::engines::find(name).unwrap();
-        assert!(obstacle(entry("worker"), &application).is_some());
-        assert_eq!(obstacle(entry("rewind"), &application), None);
-        assert_eq!(obstacle(entry("classic"), &application), None);
+        for framework in [of(FrameworkKind::WordPress), slim] {
+            let application = DetectedApplication::Known(framework);
+            let entry = |name| crate::engines::find(name).unwrap();
+            assert!(obstacle(entry("worker"), &application).is_some());
+            assert_eq!(obstacle(entry("rewind"), &application), None);
+            assert_eq!(obstacle(entry("classic"), &application), None);
+        }
+        let application = DetectedApplication::Known(of(FrameworkKind::Slim));
+        let worker = crate::engines::find("worker").unwrap();
+        assert_eq!(obstacle(worker, &application), None);
     }
 }

@@ -406,7 +406,7 @@ fn finder(project: PathBuf, pool_config: PoolConfig) -> FindScript {
         if was_called.swap(true, Ordering::Relaxed)
             && let Some(framework) = framework
         {
-            boot_script::check(framework, release, &script)?;
+            boot_script::check(framework, pool_config.entry, release, &script)?;
         }
         let warmup = warm_up_requests(&pool_config, &site)?;
         Ok(Boot {

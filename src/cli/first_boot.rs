@@ -13,6 +13,7 @@ use tracing::{debug, error, info};
 use super::revalidation::BootPace;
 use super::served::{PoolSizes, ServedSite};
 use super::{boot_engines, config_lint, learning};
+use crate::app::compression::dav_scripts::DavScripts;
 use crate::app::{Application, DocumentTree};
 
 /// How often a site that could not be booted is looked at.
@@ -183,6 +184,7 @@ impl ServedSite {
             engines,
             metrics: self.metrics.clone(),
             compress: plan.config.compress.clone(),
+            dav_scripts: DavScripts::default(),
         });
         *self.learners.lock().unwrap_or_else(PoisonError::into_inner) = self.learners(&application);
         let is_first = self.hosted.application.set(application).is_ok();

@@ -299,7 +299,7 @@ fn laravel_debug_page_of_a_boot_names_the_exception_and_no_other() {
 }
 
 /// The front controller of Laravel 10.
-const FRONT: &str = r#"<?php
+pub const FRONT: &str = r#"<?php
 
 use Illuminate\Contracts\Http\Kernel;
 use Illuminate\Http\Request;

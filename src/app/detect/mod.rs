@@ -28,6 +28,8 @@ pub struct Framework {
     pub kind: FrameworkKind,
     /// As Composer or WordPress names it.
     pub version: Option<String>,
+    /// Why only an engine that isolates can boot the application. None: any engine that boots can.
+    pub needs_isolation: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +69,11 @@ pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
     let code = front_controller::without_comments(&text);
     let front_name = front.strip_prefix(project).unwrap_or(front).display();
     let found = |kind, version, why: Option<String>| {
-        let framework = Framework { kind, version };
+        let framework = Framework {
+            kind,
+            version,
+            needs_isolation: None,
+        };
         match why {
             Some(why) => DetectedApplication::NotBootable { framework, why },
             None => DetectedApplication::Known(framework),
@@ -89,6 +95,14 @@ pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
     let autoload = packages::directory(project).join("autoload.php");
     let autoloads = autoload.is_file();
     let lacks_libraries = || (!autoloads).then(|| missing(&autoload));
+    let early = |calls: &[&str]| {
+        front_controller::before_request(&code, calls).map(|found| {
+            format!(
+                "{front_name} uses `{found}` before the framework has the request, and a boot \
+                 would do so once for all requests"
+            )
+        })
+    };
     if code.contains(LOADER) {
         let loader = packages::directory(project).join(LOADER);
         let why = match &read(&loader) {
@@ -96,7 +110,7 @@ pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
             Some(text) if !text.contains(r"Component\\Runtime\\SymfonyRuntime'") => {
                 return DetectedApplication::Own;
             }
-            Some(_) => None,
+            Some(_) => early(&[]),
         };
         return found(
             FrameworkKind::SymfonyRuntime,
@@ -111,17 +125,25 @@ pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
             )
         })
     };
+    let around = |call| unusual(call).or_else(|| early(&[call]));
     if code.contains("bootstrap/app.php") && code.contains("Request::capture(") {
-        let why = lacks_libraries().or_else(|| unusual("Request::capture("));
+        let why = lacks_libraries().or_else(|| around("Request::capture("));
         return found(FrameworkKind::Laravel, version("laravel/framework"), why);
     }
     if code.contains("Request::createFromGlobals(") && code.contains("->handle(") {
-        let why = lacks_libraries().or_else(|| unusual("Request::createFromGlobals("));
+        let why = lacks_libraries().or_else(|| around("Request::createFromGlobals("));
         return found(FrameworkKind::Symfony, version("symfony/http-kernel"), why);
     }
     match version("slim/slim") {
         Some(version) if version.starts_with("4.") && autoloads => {
-            found(FrameworkKind::Slim, Some(version), None)
+            let why = early(&["createServerRequestFromGlobals(", "->run("]);
+            match found(FrameworkKind::Slim, Some(version), why) {
+                DetectedApplication::Known(framework) => DetectedApplication::Known(Framework {
+                    needs_isolation: unusual("->run("),
+                    ..framework
+                }),
+                other => other,
+            }
         }
         Some(version) => {
             let why = match autoloads {
@@ -194,8 +216,11 @@ mod tests {
     }
 
     fn known(kind: FrameworkKind, version: Option<&str>) -> DetectedApplication {
-        let version = version.map(str::to_string);
-        DetectedApplication::Known(Framework { kind, version })
+        DetectedApplication::Known(Framework {
+            kind,
+            version: version.map(str::to_string),
+            needs_isolation: None,
+        })
     }
 
     fn why(application: DetectedApplication) -> String {
@@ -258,6 +283,21 @@ require __DIR__.'/../vendor/autoload.php';
     }
 
     #[test]
+    fn front_controller_that_looks_at_the_request_first_is_not_bootable() {
+        for (start, found) in [
+            ("define('PAGE', $_GET['page'] ?? 1);", "`$_GET`"),
+            (
+                "if ($_SERVER['REMOTE_ADDR'] !== '::1') { exit; }",
+                "`$_SERVER['REMOTE_ADDR']`",
+            ),
+        ] {
+            let index = LARAVEL.replace("<?php", &format!("<?php {start}"));
+            let reason = why(look_at(&[("public/index.php", &index), AUTOLOAD]));
+            assert!(reason.contains(found), "{reason}");
+        }
+    }
+
+    #[test]
     fn symfony_is_recognised_with_and_without_the_runtime() {
         let with = "<?php require_once dirname(__DIR__).'/vendor/autoload_runtime.php';
             return fn (array $context) => new Kernel($context['APP_ENV'], false);";
@@ -276,15 +316,41 @@ require __DIR__.'/../vendor/autoload.php';
         let other = runtime(r"'Runtime\\FrankenPhpSymfony\\Runtime'");
         assert_eq!(look_at(&files(&other)), DetectedApplication::Own);
 
-        let without = "<?php require dirname(__DIR__).'/vendor/autoload.php';
-            $kernel = new Kernel('prod', false);
-            $request = Request::createFromGlobals();
-            $response = $kernel->handle($request);
-            $response->send();
-            $kernel->terminate($request, $response);";
-        let files = [("public/index.php", without), AUTOLOAD];
+        let early = with.replace("new Kernel(", "new Kernel($_COOKIE, ");
+        let files = [
+            ("public/index.php", &*early),
+            ("vendor/autoload_runtime.php", &*standard),
+        ];
+        let reason = why(look_at(&files));
+        assert!(reason.contains("`$_COOKIE`"), "{reason}");
+
+        let files = [("public/index.php", SYMFONY_5), AUTOLOAD];
         assert_eq!(look_at(&files), known(FrameworkKind::Symfony, None));
+        let early = SYMFONY_5.replace("(new Dotenv", "$page = $_GET; (new Dotenv");
+        let reason = why(look_at(&[("public/index.php", &early), AUTOLOAD]));
+        assert!(reason.contains("`$_GET`"), "{reason}");
     }
+
+    /// The front controller of Symfony 5.0.
+    const SYMFONY_5: &str = "<?php
+        use Symfony\\Component\\HttpFoundation\\Request;
+        require dirname(__DIR__).'/vendor/autoload.php';
+        (new Dotenv())->bootEnv(dirname(__DIR__).'/.env');
+        if ($_SERVER['APP_DEBUG']) {
+            umask(0000);
+            Debug::enable();
+        }
+        if ($trustedProxies = $_SERVER['TRUSTED_PROXIES'] ?? false) {
+            Request::setTrustedProxies(explode(',', $trustedProxies), Request::HEADER_FORWARDED);
+        }
+        if ($trustedHosts = $_SERVER['TRUSTED_HOSTS'] ?? false) {
+            Request::setTrustedHosts([$trustedHosts]);
+        }
+        $kernel = new Kernel($_SERVER['APP_ENV'], (bool) $_SERVER['APP_DEBUG']);
+        $request = Request::createFromGlobals();
+        $response = $kernel->handle($request);
+        $response->send();
+        $kernel->terminate($request, $response);";
 
     #[test]
     fn default_runtime_is_that_of_a_loader_in_use() {
@@ -340,5 +406,22 @@ require __DIR__.'/../vendor/autoload.php';
         assert_eq!(of("4.14.0"), known(FrameworkKind::Slim, Some("4.14.0")));
         assert!(why(of("3.12.4")).contains("Slim 4"));
         assert_eq!(look_at(&[index]), DetectedApplication::Unknown);
+    }
+
+    #[test]
+    fn slim_with_code_around_the_request_is_bootable_in_part() {
+        let of = |index: &str| {
+            let lock = r#"{"packages": [{"name": "slim/slim", "version": "4.14.0"}]}"#;
+            let index = format!("<?php require 'app.php'; {index}");
+            let files = [("public/index.php", &*index), AUTOLOAD];
+            look_at(&[&files[..], &[("composer.lock", lock)]].concat())
+        };
+        let reason = why(of("define('PAGE', $_GET['page'] ?? 1); $app->run();"));
+        assert!(reason.contains("public/index.php uses `$_GET`"), "{reason}");
+        let DetectedApplication::Known(framework) = of("$app->run(); echo 'end';") else {
+            panic!("not bootable");
+        };
+        let reason = framework.needs_isolation.unwrap();
+        assert!(reason.contains("goes on with `echo 'end'`"), "{reason}");
     }
 }
