@@ -1,5 +1,6 @@
 //! Compresses responses without delaying them.
 
+pub mod dav_scripts;
 mod encoder;
 
 use std::collections::VecDeque;
@@ -247,12 +248,13 @@ fn is_suited_status(status: StatusCode) -> bool {
 /// Whether no header forbids to change the bytes.
 fn is_unprotected(response: &Response) -> bool {
     // A digest or signature covers the original bytes.
-    const FIXED: [HeaderName; 7] = [
+    const FIXED: [HeaderName; 8] = [
         header::CONTENT_ENCODING,
         header::CONTENT_RANGE,
         HeaderName::from_static("content-digest"),
         HeaderName::from_static("content-md5"),
         HeaderName::from_static("digest"),
+        HeaderName::from_static("repr-digest"),
         // WebDAV clients compare tags with those of a PROPFIND, character by character. sabre/dav
         // names itself in all responses, and the protocol only in those to OPTIONS and PROPFIND.
         HeaderName::from_static("dav"),

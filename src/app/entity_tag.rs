@@ -1,15 +1,16 @@
 //! Marks the entity tags of responses that Surus compresses, and restores them for PHP.
 //!
 //! A compressed response is equivalent to PHP's but has other bytes, so its tag must differ and be
-//! weak: `"abc"` becomes `W/"abc-surus"`. nginx only weakens tags. PHP cannot tell those from its
-//! own weak tags, and never finds them in `If-Match`; a mark can be removed again.
+//! weak: `"abc"` becomes `W/"abc-gzip"`. nginx only weakens tags. PHP cannot tell those from its
+//! own weak tags, and never finds them in `If-Match`; a mark can be removed again. The mark is that
+//! of Apache, whatever the coding, because WebDAV clients such as Nextcloud's remove `-gzip`.
 
 use std::borrow::Cow;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
-const MARK: &[u8] = b"-surus";
+const MARK: &[u8] = b"-gzip";
 
 /// Headers that list tags. `If` is WebDAV's (RFC 4918, 10.4).
 static CONDITIONS: [HeaderName; 3] = [
@@ -59,18 +60,18 @@ pub(super) fn mark_as_requested<B>(requested: &HeaderMap, response: &mut Respons
     if response.status() != StatusCode::NOT_MODIFIED {
         return;
     }
-    let Some(marked) = response.headers().get(header::ETAG).and_then(marked) else {
+    let tag = response.headers().get(header::ETAG);
+    let Some(marked) = tag.and_then(marked) else {
         return;
     };
+    // The client may have dropped the `W/`.
     let strong = &marked.as_bytes()[b"W/".len()..];
-    let is_known = requested
-        .get_all(header::IF_NONE_MATCH)
-        .iter()
-        .any(|value| {
-            let mut windows = value.as_bytes().windows(strong.len());
-            windows.any(|window| window == strong)
-        });
-    if is_known {
+    let mut lists = requested.get_all(header::IF_NONE_MATCH).iter();
+    let is_listed = lists.any(|list| {
+        let mut windows = list.as_bytes().windows(strong.len());
+        windows.any(|window| window == strong)
+    });
+    if is_listed {
         response.headers_mut().insert(header::ETAG, marked);
     }
 }
@@ -117,8 +118,8 @@ mod tests {
 
     #[test]
     fn only_strong_tags_are_marked() {
-        assert_eq!(marked(&value("\"abc\"")).unwrap(), "W/\"abc-surus\"");
-        assert_eq!(marked(&value("\"\"")).unwrap(), "W/\"-surus\"");
+        assert_eq!(marked(&value("\"abc\"")).unwrap(), "W/\"abc-gzip\"");
+        assert_eq!(marked(&value("\"\"")).unwrap(), "W/\"-gzip\"");
         for tag in ["W/\"abc\"", "abc", "\"", "", "'abc'"] {
             assert_eq!(marked(&value(tag)), None, "{tag}");
         }
@@ -127,17 +128,17 @@ mod tests {
     #[test]
     fn condition_tags_are_unmarked() {
         for (sent, expected) in [
-            ("W/\"abc-surus\"", "\"abc\""),
-            ("\"abc-surus\"", "\"abc\""),
-            ("\"a\", W/\"b-surus\",W/\"c\"", "\"a\", \"b\",W/\"c\""),
-            ("W/\"abc-surus-surus\"", "\"abc-surus\""),
+            ("W/\"abc-gzip\"", "\"abc\""),
+            ("\"abc-gzip\"", "\"abc\""),
+            ("\"a\", W/\"b-gzip\",W/\"c\"", "\"a\", \"b\",W/\"c\""),
+            ("W/\"abc-gzip-gzip\"", "\"abc-gzip\""),
             ("*", "*"),
             ("W/\"abc\"", "W/\"abc\""),
-            ("W/\"-surus-x\"", "W/\"-surus-x\""),
-            ("\"a-surus", "\"a-surus"),
-            ("abc-surus", "abc-surus"),
-            ("\"a\", -surus, \"b\"", "\"a\", -surus, \"b\""),
-            ("(<urn:x> [W/\"a-surus\"])", "(<urn:x> [\"a\"])"),
+            ("W/\"-gzip-x\"", "W/\"-gzip-x\""),
+            ("\"a-gzip", "\"a-gzip"),
+            ("abc-gzip", "abc-gzip"),
+            ("\"a\", -gzip, \"b\"", "\"a\", -gzip, \"b\""),
+            ("(<urn:x> [W/\"a-gzip\"])", "(<urn:x> [\"a\"])"),
         ] {
             for name in &CONDITIONS {
                 let mut headers = HeaderMap::new();
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn compressed_response_is_not_continued_by_a_range() {
-        for (tag, is_kept) in [("W/\"a-surus\"", false), ("\"a\"", true)] {
+        for (tag, is_kept) in [("W/\"a-gzip\"", false), ("\"a\"", true)] {
             let mut headers = HeaderMap::new();
             headers.insert(header::RANGE, value("bytes=10-"));
             headers.insert(header::IF_RANGE, value(tag));
@@ -165,12 +166,12 @@ mod tests {
     #[test]
     fn not_modified_names_the_tag_that_the_client_has() {
         for (sent, status, tag, expected) in [
-            ("W/\"a-surus\"", 304, "\"a\"", "W/\"a-surus\""),
-            ("\"x\", \"a-surus\"", 304, "\"a\"", "W/\"a-surus\""),
+            ("W/\"a-gzip\"", 304, "\"a\"", "W/\"a-gzip\""),
+            ("\"x\", \"a-gzip\"", 304, "\"a\"", "W/\"a-gzip\""),
             ("\"a\"", 304, "\"a\"", "\"a\""),
-            ("W/\"ba-surus\"", 304, "\"a\"", "\"a\""),
-            ("W/\"a-surus\"", 412, "\"a\"", "\"a\""),
-            ("W/\"a-surus\"", 304, "W/\"a\"", "W/\"a\""),
+            ("W/\"ba-gzip\"", 304, "\"a\"", "\"a\""),
+            ("W/\"a-gzip\"", 412, "\"a\"", "\"a\""),
+            ("W/\"a-gzip\"", 304, "W/\"a\"", "W/\"a\""),
         ] {
             let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, value(sent))]);
             let response = Response::builder().status(status).header("etag", tag);

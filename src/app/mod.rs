@@ -21,9 +21,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName};
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Uri, Version};
 use tracing::{debug, warn};
 
+use self::compression::dav_scripts::DavScripts;
 use self::error_pages::{ErrorPages, ErrorView};
 use self::forwarded::Peer;
 use self::response::{fit_length, plain, redirect, redirect_to, strip_headers};
@@ -39,6 +40,7 @@ use crate::observe::metrics::Metrics;
 /// An application: its files, and the engines that run its scripts.
 pub struct Application {
     pub compress: compression::Settings,
+    pub dav_scripts: DavScripts,
     /// Replaced by a reload if the project's path leads elsewhere.
     pub tree: arc_swap::ArcSwap<DocumentTree>,
     /// By name; routes select among them.
@@ -124,7 +126,7 @@ impl Application {
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Result<Response, Failure> {
         let is_head = parts.method == Method::HEAD;
-        let view = self.view(&parts.headers, &origin.clone().into());
+        let view = self.view(&parts.uri, &parts.headers, &origin.clone().into());
         let Routed {
             dispatch, headers, ..
         } = match check_relayed(&parts) {
@@ -155,8 +157,8 @@ impl Application {
     }
 
     /// What the client of a request sees if it fails.
-    pub fn view(&self, headers: &HeaderMap, peer: &Peer) -> ErrorView {
-        self.tree.load().error_pages.view(headers, peer)
+    pub fn view(&self, target: &Uri, headers: &HeaderMap, peer: &Peer) -> ErrorView {
+        self.tree.load().error_pages.view(target, headers, peer)
     }
 
     /// Gives a failed request the page that its client sees.
@@ -265,8 +267,10 @@ impl Application {
         }
         let preferences = ResponsePreferences {
             method: parts.method.clone(),
+            version: parts.version,
             headers: preferences(&parts.headers),
             compress: wishes.compress,
+            script: script.name.clone(),
         };
         entity_tag::unmark(&mut parts.headers);
         Dispatch::Event {
@@ -303,7 +307,8 @@ impl Application {
     ) -> Response {
         if view != ErrorView::Text {
             let tree = self.tree.load_full();
-            response = tree.error_pages.apply_to_php(view, response).await;
+            let (pages, version) = (&tree.error_pages, preferences.version);
+            response = pages.apply_to_php(view, version, response).await;
         }
         entity_tag::mark_as_requested(&preferences.headers, &mut response);
         if x_sendfile::is_asked(&response) {
@@ -313,15 +318,21 @@ impl Application {
                 .send_file
                 .replace(&preferences.method, &preferences.headers, response);
         }
-        if preferences.compress {
-            let (settings, method) = (&self.compress, &preferences.method);
-            if compression::is_wanted(settings, method, &response) {
-                // Boxed, because it is large.
-                return Box::pin(compression::compress(&preferences.headers, response)).await;
-            }
-            if compression::stands_for_varying(settings, method, &response) {
-                compression::mark_varying(&mut response);
-            }
+        if !preferences.compress {
+            return response;
+        }
+        let script = &preferences.script;
+        self.dav_scripts.learn(script, &response);
+        if self.dav_scripts.keeps_tag(script, response.headers()) {
+            return response;
+        }
+        let (settings, method) = (&self.compress, &preferences.method);
+        if compression::is_wanted(settings, method, &response) {
+            // Boxed, because it is large.
+            return Box::pin(compression::compress(&preferences.headers, response)).await;
+        }
+        if compression::stands_for_varying(settings, method, &response) {
+            compression::mark_varying(&mut response);
         }
         response
     }
@@ -436,9 +447,12 @@ struct Wishes {
 /// What is kept of a request to decide how its response is sent.
 pub struct ResponsePreferences {
     method: Method,
+    version: Version,
     headers: HeaderMap,
     /// Whether the configuration allows compression.
     compress: bool,
+    /// `SCRIPT_NAME`.
+    script: Arc<str>,
 }
 
 /// The engine's name in metrics and logs for responses without PHP.
