@@ -412,7 +412,7 @@ pub fn other_roots(project: &Path, settings: &Settings) -> Vec<String> {
 }
 
 /// The usual document roots of applications.
-const ROOTS: [&str; 8] = [
+const ROOTS: [&str; 13] = [
     "public",
     "web",
     "public_html",
@@ -421,6 +421,11 @@ const ROOTS: [&str; 8] = [
     "webroot",
     "pub",
     "p",
+    "www",
+    "docroot",
+    "httpdocs",
+    "wwwroot",
+    "Web",
 ];
 
 /// The first of them apply even if the project has an index.php.

@@ -4,6 +4,9 @@ use super::cost::{ReadingBudget, Steps};
 use super::parse::{DirectiveNode, words};
 use super::pattern::Pattern;
 
+/// Settings of PHP that run another file with each script.
+pub(super) const AUTO_FILES: [&str; 2] = ["auto_prepend_file", "auto_append_file"];
+
 /// Directives that do not affect access, or whose effect Surus provides itself.
 const IGNORED: &[&str] = &[
     "acceptpathinfo",

@@ -22,6 +22,7 @@ mod pcre_groups;
 mod pcre_syntax;
 mod read;
 mod read_handler;
+mod read_ignored;
 mod read_require;
 mod read_rewrite;
 pub(super) mod rewrite;

@@ -1,7 +1,7 @@
 //! Converts a parsed file into typed directives, and records what cannot be evaluated.
 //!
 //! `read_require.rs` reads access directives, `read_rewrite.rs` URL directives, `read_handler.rs`
-//! those of handlers and types.
+//! those of handlers and types. `read_ignored.rs` reports those that Surus ignores.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,11 @@ use super::access::{Limit, Merging, MethodLimits};
 use super::condition::Condition;
 use super::cost::{MAX_PROBLEM, MAX_PROBLEMS, ReadingBudget, SiteMemory};
 use super::handler::{FileHandler, Switch};
-use super::known::{are_options, counts, is_ignored, leading_number, method};
+use super::known::{AUTO_FILES, are_options, counts, is_ignored, leading_number, method};
 use super::link_options::LinkOptions;
 use super::parse::{DirectiveNode, SyntaxError, parse, words};
 use super::pattern::Pattern;
+use super::read_ignored::IgnoredDirectives;
 use super::rules::{Block, FixedEnv, HtaccessFile, Name, Problem, Scope};
 use super::wildcards::{has_wildcards, of_wildcards};
 
@@ -24,7 +25,6 @@ pub fn read(text: &str, memory: &SiteMemory) -> HtaccessFile {
     };
     let outcome = parse(text, &reader.budget)
         .and_then(|nodes| reader.section(&nodes, &mut Block::default(), &ReadContext::default()));
-    let mut file = reader.file;
     if let Some(excess) = reader.budget.excess() {
         return HtaccessFile {
             is_broken: true,
@@ -40,6 +40,10 @@ pub fn read(text: &str, memory: &SiteMemory) -> HtaccessFile {
             ..HtaccessFile::default()
         };
     }
+    for problem in reader.ignored.missed_variables(text) {
+        reader.report(problem);
+    }
+    let mut file = reader.file;
     file.spent = reader.budget.spent();
     file.memory = Some(reader.budget.into_share());
     file.blocks.insert(0, reader.outside);
@@ -104,6 +108,7 @@ pub(super) struct HtaccessReader {
     pub budget: ReadingBudget,
     /// The number of problems that are not kept.
     more_problems: usize,
+    ignored: IgnoredDirectives,
 }
 
 pub(super) type Read = Result<(), SyntaxError>;
@@ -314,6 +319,9 @@ impl HtaccessReader {
                 format!("{} has the wrong number of arguments", node.name),
             );
         }
+        if let Some(what) = self.ignored.report(node, &words) {
+            self.lacks(node, what, context);
+        }
         match node.name.as_str() {
             "require" | "order" | "allow" | "deny" | "satisfy" | "authmerging"
             | "sslrequiressl" | "sslrequire" | "sslverifyclient" | "mdrequirehttps" => {
@@ -335,20 +343,14 @@ impl HtaccessReader {
                 block.handlers.push(Switch::Engine(on));
             }
             "php_flag" | "php_value"
-                if lower.starts_with("auto_") && !words[1].eq_ignore_ascii_case("none") =>
+                if AUTO_FILES.contains(&&*lower) && !words[1].eq_ignore_ascii_case("none") =>
             {
                 let what = format!(
                     "{first} is not supported here, so {} does not run; write it into .user.ini, \
                      or into [php] of surus.toml",
                     words[1]
                 );
-                self.report(Problem {
-                    line: node.line,
-                    what,
-                    about: context.about.clone(),
-                    closes: false,
-                    is_logged: true,
-                });
+                self.lacks(node, what, context);
             }
             "php_flag" | "php_value" => {}
             "php_admin_flag" | "php_admin_value" => {
@@ -431,6 +433,17 @@ impl HtaccessReader {
             about: context.about.clone(),
             closes,
             is_logged: false,
+        });
+    }
+
+    /// Reports an effect that Surus does not provide, and denies nothing for it.
+    fn lacks(&mut self, node: &DirectiveNode, what: String, context: &ReadContext) {
+        self.report(Problem {
+            line: node.line,
+            what,
+            about: context.about.clone(),
+            closes: false,
+            is_logged: true,
         });
     }
 

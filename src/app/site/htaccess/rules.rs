@@ -44,8 +44,8 @@ pub struct Problem {
     pub about: Scope,
     /// Whether Surus denies access because of it.
     pub closes: bool,
-    /// Whether it is also logged: the line protects the application, but Surus denies nothing for
-    /// it.
+    /// Whether it is also logged: the line protects or configures the application, but Surus denies
+    /// nothing for it.
     pub is_logged: bool,
 }
 

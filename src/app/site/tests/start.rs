@@ -4,7 +4,19 @@ use super::*;
 
 #[test]
 fn rare_document_root_is_found_if_it_alone_has_an_index() {
-    for name in ["public_html", "html", "htdocs", "webroot", "pub", "p"] {
+    for name in [
+        "public_html",
+        "html",
+        "htdocs",
+        "webroot",
+        "pub",
+        "p",
+        "www",
+        "docroot",
+        "httpdocs",
+        "wwwroot",
+        "Web",
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
         let root = || {
