@@ -7,17 +7,19 @@ mod tests;
 
 use std::collections::HashMap;
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{StatusCode, Uri};
+use http::{StatusCode, Uri, Version};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::forwarded::Peer;
+use super::host;
 use super::response::OwnText;
 use super::site::{Resolution, Site};
 use crate::event::{Response, ResponseBody};
@@ -123,8 +125,8 @@ impl ErrorPages {
         };
     }
 
-    /// What the client of a request sees if it fails.
-    pub fn view(&self, headers: &HeaderMap, peer: &Peer) -> ErrorView {
+    /// What the client of a request sees if it fails. `target` may name the host, as in HTTP/2.
+    pub fn view(&self, target: &Uri, headers: &HeaderMap, peer: &Peer) -> ErrorView {
         let has_details = self.details != Audience::None;
         if self.pages.is_empty() && !has_details {
             return ErrorView::Text;
@@ -132,7 +134,9 @@ impl ErrorPages {
         match (accepted(headers), self.details) {
             (Accepted::Other, _) => ErrorView::Text,
             (Accepted::Html, Audience::All) => ErrorView::Details,
-            (Accepted::Html, Audience::Loopback) if is_local(headers, peer) => ErrorView::Details,
+            (Accepted::Html, Audience::Loopback) if is_local(target, headers, peer) => {
+                ErrorView::Details
+            }
             _ => ErrorView::Page,
         }
     }
@@ -153,8 +157,15 @@ impl ErrorPages {
     }
 
     /// The same for a response of PHP, whose fatal error may be shown.
-    pub async fn apply_to_php(&self, view: ErrorView, response: Response) -> Response {
-        if view == ErrorView::Details && details::is_fatal(&response) {
+    pub async fn apply_to_php(
+        &self,
+        view: ErrorView,
+        version: Version,
+        response: Response,
+    ) -> Response {
+        // nginx's bare `proxy_pass` speaks HTTP/1.0, and names an address of this machine as host.
+        let is_proxied = version < Version::HTTP_11 && self.details == Audience::Loopback;
+        if view == ErrorView::Details && !is_proxied && details::is_fatal(&response) {
             // Boxed, because it is large and rare.
             return Box::pin(details::show(response, self.reads_source)).await;
         }
@@ -245,29 +256,29 @@ fn accepted(headers: &HeaderMap) -> Accepted {
 
 /// Whether the client is on this machine. A proxy here connects for clients elsewhere; the header
 /// that it adds, or a public host, gives it away.
-fn is_local(headers: &HeaderMap, peer: &Peer) -> bool {
+fn is_local(target: &Uri, headers: &HeaderMap, peer: &Peer) -> bool {
     let is_loopback = |address: &crate::event::Address| address.ip().to_canonical().is_loopback();
     peer.client.as_ref().is_some_and(is_loopback)
         && peer.server.as_ref().is_some_and(is_loopback)
         && !["x-forwarded-for", "x-real-ip", "forwarded", "via"]
             .iter()
             .any(|name| headers.contains_key(*name))
-        && headers.get(header::HOST).is_none_or(is_local_host)
+        && is_local_host(target, headers)
 }
 
-/// Whether a host is a name or an address of the machine itself. It also protects from web pages
-/// whose domain leads to 127.0.0.1.
-fn is_local_host(host: &HeaderValue) -> bool {
-    let host = host.to_str().ok().and_then(|host| host.parse().ok());
-    let Some(authority) = host.map(|uri: Uri| uri.into_parts().authority) else {
-        return false;
-    };
-    let Some(authority) = authority else {
-        return false;
-    };
-    let name = authority.host().trim_matches(['[', ']']);
-    match name.parse::<std::net::IpAddr>() {
-        Ok(address) => address.is_loopback(),
-        Err(_) => name == "localhost" || name.ends_with(".localhost"),
-    }
+/// Whether the requested host is a name or an address of the machine itself. It also protects from
+/// web pages whose domain leads to 127.0.0.1.
+fn is_local_host(target: &Uri, headers: &HeaderMap) -> bool {
+    // RFC 9112, 3.2.2: `Host` is ignored if the target names an authority.
+    let named = target
+        .host()
+        .or_else(|| headers.get(header::HOST)?.to_str().ok());
+    named.is_some_and(|named| {
+        let name = host::name(named).to_ascii_lowercase();
+        match name.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            // Resolvers answer such names themselves (RFC 6761, 6.3), unlike those of `.test`.
+            Err(_) => name == "localhost" || name.ends_with(".localhost"),
+        }
+    })
 }

@@ -245,8 +245,35 @@ fn fatal_error_is_shown_with_its_source_to_a_local_client_only() {
             "{}",
             proxied.head
         );
+        let bare = "GET /?do=throw HTTP/1.0\r\nHost: 127.0.0.1:8080\r\nAccept: text/html\r\n\r\n";
+        let bare = Wire::connect(&surus).ask(bare).unwrap();
+        assert!(!body(&bare).contains("<h1>Fatal error"), "{}", body(&bare));
         let tool = ask(&surus, "/?do=throw", "Accept: */*\r\n");
         assert!(!body(&tool).contains("<h1>Fatal error"), "{}", body(&tool));
+    }
+}
+
+#[test]
+fn fatal_error_over_http_2_is_shown_at_a_local_host_only() {
+    let dir = site(&[]);
+    let surus = serve(&dir, &[("SURUS_PHP_DISPLAY_ERRORS", "1")]);
+    let (_, port) = surus.address.rsplit_once(':').unwrap();
+    for (host, is_shown) in [
+        ("localhost", true),
+        ("shop.localhost", true),
+        ("shop.test", false),
+        ("evil.example", false),
+    ] {
+        let out = std::process::Command::new("curl")
+            .args(["-sS", "-m", "30", "--http2-prior-knowledge"])
+            .args(["-H", "Accept: text/html"])
+            .args(["--connect-to", &format!("::{}", surus.address)])
+            .arg(format!("http://{host}:{port}/?do=throw"))
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{out:?}");
+        let page = String::from_utf8_lossy(&out.stdout);
+        assert_eq!(page.contains("<h1>Fatal error"), is_shown, "{host}: {page}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Uri, Version};
 
 use super::details::{Escaped, Fatal, show};
 use super::{Accepted, Audience, ErrorPages, ErrorView, MAX_PAGE, Settings, accepted};
@@ -116,11 +116,18 @@ fn details_are_for_clients_on_this_machine() {
     };
     let local = || peer("127.0.0.1:5000", "127.0.0.1:80");
     let html = ("accept", "text/html");
+    let root = Uri::from_static("/");
     let view = |lines: &[(&'static str, &str)], peer: Peer| {
         let lines = [lines, &[html]].concat();
-        with(Audience::Loopback).view(&headers(&lines), &peer)
+        with(Audience::Loopback).view(&root, &headers(&lines), &peer)
     };
-    for host in ["localhost:8080", "127.0.0.1", "[::1]:8080", "app.localhost"] {
+    for host in [
+        "localhost:8080",
+        "LocalHost.",
+        "127.0.0.1",
+        "[::1]:8080",
+        "app.localhost:8000",
+    ] {
         assert_eq!(
             view(&[("host", host)], local()),
             ErrorView::Details,
@@ -128,33 +135,56 @@ fn details_are_for_clients_on_this_machine() {
         );
     }
     let mapped = peer("[::ffff:127.0.0.1]:5000", "[::1]:80");
-    assert_eq!(view(&[], mapped), ErrorView::Details);
+    assert_eq!(view(&[("host", "localhost")], mapped), ErrorView::Details);
+    assert_eq!(view(&[], local()), ErrorView::Page, "no host");
+    // The host of HTTP/2 is in the target.
+    for (target, shown) in [
+        ("http://localhost:8080/", ErrorView::Details),
+        ("http://[::1]/", ErrorView::Details),
+        ("http://example.org/", ErrorView::Page),
+    ] {
+        let target = Uri::from_static(target);
+        let seen = with(Audience::Loopback).view(&target, &headers(&[html]), &local());
+        assert_eq!(seen, shown, "{target}");
+    }
     for lines in [
         [("host", "example.org")],
         [("host", "localhost.example.org")],
-        [("x-forwarded-for", "192.0.2.1")],
-        [("forwarded", "for=192.0.2.1")],
-        [("via", "1.1 proxy")],
+        [("host", "shop.test")],
+        [("host", "notlocalhost")],
+        [("host", "")],
     ] {
         assert_eq!(view(&lines, local()), ErrorView::Page, "{lines:?}");
     }
+    let host = ("host", "localhost");
+    for of_proxy in [
+        ("x-forwarded-for", "192.0.2.1"),
+        ("forwarded", "for=192.0.2.1"),
+        ("via", "1.1 proxy"),
+    ] {
+        assert_eq!(
+            view(&[host, of_proxy], local()),
+            ErrorView::Page,
+            "{of_proxy:?}"
+        );
+    }
     let other = || peer("192.0.2.1:5000", "192.0.2.2:80");
-    assert_eq!(view(&[], other()), ErrorView::Page);
+    assert_eq!(view(&[host], other()), ErrorView::Page);
     let container = peer("192.0.2.1:5000", "127.0.0.1:80");
-    assert_eq!(view(&[], container), ErrorView::Page);
+    assert_eq!(view(&[host], container), ErrorView::Page);
     let browser = headers(&[html]);
     assert_eq!(
-        with(Audience::All).view(&browser, &other()),
+        with(Audience::All).view(&root, &browser, &other()),
         ErrorView::Details
     );
     assert_eq!(
-        with(Audience::None).view(&browser, &local()),
+        with(Audience::None).view(&root, &browser, &local()),
         ErrorView::Text
     );
     // Tools that read PHP's own text.
     let tool = headers(&[("accept", "*/*")]);
     assert_eq!(
-        with(Audience::Loopback).view(&tool, &local()),
+        with(Audience::Loopback).view(&root, &tool, &local()),
         ErrorView::Page
     );
 }
@@ -205,6 +235,25 @@ async fn fatal_error_becomes_a_page_with_message_place_source_and_trace() {
     );
     let without = text(&show(fatal(file, &message, shown), false).await);
     assert!(!without.contains("throw new E"), "{without}");
+}
+
+#[tokio::test]
+async fn client_of_http_1_0_is_not_local() {
+    for (details, version, is_shown) in [
+        (Audience::Loopback, Version::HTTP_11, true),
+        (Audience::Loopback, Version::HTTP_10, false),
+        (Audience::All, Version::HTTP_10, true),
+    ] {
+        let pages = ErrorPages {
+            details,
+            ..ErrorPages::default()
+        };
+        let response = fatal("/a.php", "message", "on line 3");
+        let response = pages.apply_to_php(ErrorView::Details, version, response);
+        let page = text(&response.await);
+        let case = format!("{details:?} {version:?}: {page}");
+        assert_eq!(page.contains("<h1>Fatal error"), is_shown, "{case}");
+    }
 }
 
 #[tokio::test]
