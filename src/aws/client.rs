@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::Full;
 use serde_json::Value;
+use tokio_rustls::rustls::pki_types::InvalidDnsNameError;
 
 use super::connection::{self, AwsConnection};
 use super::{EnvironmentVariables, Provider};
@@ -64,8 +65,26 @@ pub enum Error {
         code: String,
         message: String,
     },
+    /// No response has arrived.
+    #[error("{0:#}")]
+    Unreachable(anyhow::Error),
     #[error("{0:#}")]
     Failed(anyhow::Error),
+}
+
+impl Error {
+    /// Whether the same request may succeed after a pause.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Error::Refused { status, code, .. } => {
+                status.is_server_error()
+                    || *status == StatusCode::TOO_MANY_REQUESTS
+                    || ["ThrottlingException", "TooManyRequestsException"].contains(&&**code)
+            }
+            Error::Unreachable(_) => true,
+            Error::Failed(_) => false,
+        }
+    }
 }
 
 /// How many idle connections a client keeps.
@@ -120,7 +139,9 @@ impl AwsClient {
         timeout: Duration,
     ) -> Result<Value, Error> {
         let address = &self.address;
-        let sent = tokio::time::timeout(timeout, self.send(action, body, credentials));
+        let request = self.signed(action, body, credentials);
+        let sent = self.send(request.map_err(Error::Failed)?);
+        let sent = tokio::time::timeout(timeout, sent);
         let (status, answer) = sent
             .await
             .map_err(|_| {
@@ -131,7 +152,10 @@ impl AwsClient {
             })
             .and_then(|sent| sent)
             .with_context(|| format!("cannot reach {address}"))
-            .map_err(Error::Failed)?;
+            .map_err(|error| match error.is::<InvalidDnsNameError>() {
+                true => Error::Failed(error),
+                false => Error::Unreachable(error),
+            })?;
         if !status.is_success() {
             return Err(refusal(address, status, &answer));
         }
@@ -142,23 +166,16 @@ impl AwsClient {
         read.map_err(|_| Error::Failed(anyhow!("the response of {address} is not JSON")))
     }
 
-    async fn send(
-        &self,
-        action: &str,
-        body: &Bytes,
-        credentials: &Credentials,
-    ) -> anyhow::Result<(StatusCode, Bytes)> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> anyhow::Result<(StatusCode, Bytes)> {
         let kept = self.idle().pop();
         if let Some(mut connection) = kept {
-            let request = self.signed(action, body, credentials)?;
             // If the service has closed it, a new one is opened.
-            if let Ok(answer) = connection::exchange(&mut connection, request).await {
+            if let Ok(answer) = connection::exchange(&mut connection, request.clone()).await {
                 self.keep(connection);
                 return Ok(answer);
             }
         }
         let mut connection = connection::open(&self.uri).await?;
-        let request = self.signed(action, body, credentials)?;
         let answer = connection::exchange(&mut connection, request).await?;
         self.keep(connection);
         Ok(answer)
@@ -243,6 +260,7 @@ fn is_expired(code: &str) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -256,6 +274,55 @@ mod tests {
             "https://aws responded with 403 Forbidden: InvalidSignatureException The signature \
              does not match."
         );
+    }
+
+    #[test]
+    fn throttling_failures_of_the_service_and_lost_connections_are_temporary() {
+        let refused = |status: StatusCode, code: &str| {
+            refusal(
+                "aws",
+                status,
+                format!(r#"{{"__type": "{code}"}}"#).as_bytes(),
+            )
+        };
+        for (error, is_temporary) in [
+            (
+                refused(StatusCode::BAD_REQUEST, "a#ThrottlingException"),
+                true,
+            ),
+            (
+                refused(StatusCode::BAD_REQUEST, "TooManyRequestsException"),
+                true,
+            ),
+            (refused(StatusCode::TOO_MANY_REQUESTS, ""), true),
+            (refused(StatusCode::SERVICE_UNAVAILABLE, ""), true),
+            (
+                refused(StatusCode::BAD_REQUEST, "AccessDeniedException"),
+                false,
+            ),
+            (Error::Unreachable(anyhow!("refused")), true),
+            (Error::Failed(anyhow!("no credentials")), false),
+        ] {
+            assert_eq!(error.is_temporary(), is_temporary, "{error:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn endpoint_without_a_valid_host_is_not_a_temporary_failure() {
+        for address in ["", "https://a..b"] {
+            let service = Service {
+                name: "ssm",
+                target: "AmazonSSM",
+                json: "1.1",
+                endpoint: "AWS_ENDPOINT_URL_SSM",
+            };
+            let credentials = Provider::fixed("key", "secret", None);
+            let client = AwsClient::new(service, address, "eu-west-1", credentials).unwrap();
+            let parameters = Value::Null;
+            let answer = client.ask("GetParameter", &parameters, Duration::MAX).await;
+            let error = answer.unwrap_err();
+            assert!(matches!(error, Error::Failed(_)), "{address}: {error:?}");
+        }
     }
 
     #[test]

@@ -27,13 +27,14 @@ pub async fn open(uri: &Uri) -> anyhow::Result<AwsConnection> {
     let host = host.trim_matches(['[', ']']);
     let is_https = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+    let name = is_https.then(|| ServerName::try_from(host.to_string()));
+    let name = name.transpose()?;
     let stream = connect::to_host(host, port).await?;
     stream.set_nodelay(true)?;
-    if !is_https {
-        return start(stream).await;
+    match name {
+        Some(name) => start(tls()?.connect(name, stream).await?).await,
+        None => start(stream).await,
     }
-    let name = ServerName::try_from(host.to_string())?;
-    start(tls()?.connect(name, stream).await?).await
 }
 
 async fn start(

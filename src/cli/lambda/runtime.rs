@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{compiled, writable};
 use crate::app::Application;
+use crate::app::compression::dav_scripts::DavScripts;
 use crate::cli::engine_setup;
 use crate::cli::engine_setup::PoolConfig;
 use crate::cli::events;
@@ -216,6 +217,7 @@ async fn function(
     };
     let application = is_application.then(|| Application {
         compress: config.compress.clone(),
+        dav_scripts: DavScripts::default(),
         tree: arc_swap::ArcSwap::from_pointee(tree),
         engines,
         engine,

@@ -12,7 +12,8 @@ use super::function::{Dir, Function};
 /// Recorded requests: header lines in lower case, and the body.
 type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Provides the parameter `/shop/key` and the secret `db`.
+/// Provides the parameters `/shop/key` and `/busy` and the secrets `db`, `flaky` and `cut`. The
+/// last two fail once, `/busy` twice and `/throttled` always.
 fn stand_in() -> (String, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -36,8 +37,23 @@ fn stand_in() -> (String, Asked) {
             let mut body = vec![0; length];
             stream.read_exact(&mut body).unwrap();
             let body: Value = serde_json::from_slice(&body).unwrap();
+            let tries = {
+                let seen = seen.lock().unwrap();
+                seen.iter().filter(|(_, earlier)| *earlier == body).count()
+            };
+            let refusal = |kind: &str| (400, json!({"__type": kind, "message": "slow down"}));
+            if body["SecretId"] == "cut" && tries == 0 {
+                // Ends the connection without a response.
+                seen.lock().unwrap().push((head, body));
+                continue;
+            }
             let (status, answer) = match (body["Name"].as_str(), body["SecretId"].as_str()) {
                 (Some("/shop/key"), _) => (200, json!({"Parameter": {"Value": "the key"}})),
+                (Some("/busy"), _) if tries < 2 => refusal("ThrottlingException"),
+                (Some("/busy"), _) => (200, json!({"Parameter": {"Value": "late"}})),
+                (Some("/throttled"), _) => refusal("a#TooManyRequestsException"),
+                (_, Some("flaky")) if tries == 0 => (503, json!({})),
+                (_, Some("flaky" | "cut")) => (200, json!({"SecretString": "whole"})),
                 (_, Some("db")) => (
                     200,
                     json!({"SecretString": r#"{"user":"u","password":"p w"}"#}),
@@ -114,7 +130,11 @@ fn secret_reference_is_replaced_by_its_value() {
         assert!(!function.log().contains("the key") && !function.log().contains("p w"));
     }
     let asked = asked.lock().unwrap();
-    assert_eq!(asked.len(), 8);
+    assert_eq!(
+        asked.len(),
+        4,
+        "each source is read once, for all of its variables"
+    );
     for (head, body) in asked.iter() {
         let (service, target) = match body.get("Name") {
             Some(_) => ("ssm", "AmazonSSM.GetParameter"),
@@ -139,6 +159,51 @@ fn secret_reference_is_replaced_by_its_value() {
         );
         assert!(body.get("Name").is_none() || body["WithDecryption"] == true);
     }
+}
+
+#[test]
+fn temporary_failure_of_aws_is_tried_again() {
+    let (address, asked) = stand_in();
+    let env = [
+        &CREDENTIALS[..],
+        &[
+            ("AWS_ENDPOINT_URL", address.as_str()),
+            ("KEY", "ssm:/busy"),
+            ("PASSWORD", "secretsmanager:flaky"),
+            ("ALL", "secretsmanager:cut"),
+        ],
+    ]
+    .concat();
+    let function = Function::start(&[("index.php", CODE)], &env);
+    let expected = json!(["late", "whole", "whole", false, false]);
+    assert_eq!(function.get("s", "/").text(), expected.to_string());
+    assert_eq!(asked.lock().unwrap().len(), 3 + 2 + 2);
+}
+
+#[test]
+fn secret_that_aws_throttles_is_asked_for_at_most_three_times() {
+    let (address, asked) = stand_in();
+    let env = [
+        &CREDENTIALS[..],
+        &[
+            ("AWS_ENDPOINT_URL", address.as_str()),
+            ("ALL", "ssm:/throttled"),
+            ("KEY", "ssm:/throttled"),
+        ],
+    ]
+    .concat();
+    let dir = Dir::new(&[("index.php", CODE)]);
+    let mut function = Function::begin(Api::start(), dir, &env);
+    assert!(!function.end().success());
+    let said = function.api.calls();
+    let said = said.iter().find(|call| call.path.ends_with("/init/error"));
+    let message = said.unwrap().json()["errorMessage"].to_string();
+    for part in ["environment variable ALL, KEY", "TooManyRequestsException"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    // A slow machine leaves no time for the third.
+    let asked = asked.lock().unwrap().len();
+    assert!((2..=3).contains(&asked), "{asked}");
 }
 
 #[test]

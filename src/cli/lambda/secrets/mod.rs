@@ -3,38 +3,38 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use crate::aws::{AwsClient, EnvironmentVariables, Provider, Service};
+use crate::aws::{self, AwsClient, EnvironmentVariables, Provider, Service};
 use crate::config::Config;
+use crate::fronts::queue::backoff;
 
 const SSM: &str = "ssm:";
 const SECRETS_MANAGER: &str = "secretsmanager:";
 
-/// The location of a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What AWS stores; several variables may name it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum SecretSource {
     /// A parameter of Systems Manager's Parameter Store.
     Parameter(String),
-    /// A secret of Secrets Manager, or one member of its JSON.
-    Secret { id: String, key: Option<String> },
+    /// A secret of Secrets Manager.
+    Secret(String),
 }
 
 impl SecretSource {
-    fn parse(value: &str) -> Option<SecretSource> {
+    /// The source that a variable's value names, and the member of its JSON if the value names one.
+    fn parse(value: &str) -> Option<(SecretSource, Option<String>)> {
         if let Some(name) = value.strip_prefix(SSM) {
-            return Some(SecretSource::Parameter(name.into()));
+            return Some((SecretSource::Parameter(name.into()), None));
         }
         let name = value.strip_prefix(SECRETS_MANAGER)?;
-        let (id, key) = match name.split_once('#') {
-            Some((id, key)) => (id, Some(key.to_string())),
-            None => (name, None),
-        };
-        let id = id.into();
-        Some(SecretSource::Secret { id, key })
+        Some(match name.split_once('#') {
+            Some((id, key)) => (SecretSource::Secret(id.into()), Some(key.into())),
+            None => (SecretSource::Secret(name.into()), None),
+        })
     }
 
     async fn get(&self, account: &Account) -> anyhow::Result<String> {
@@ -46,15 +46,10 @@ impl SecretSource {
                     .await?;
                 text(&answer["Parameter"]["Value"]).context("the response has no value")
             }
-            SecretSource::Secret { id, key } => {
+            SecretSource::Secret(id) => {
                 let parameters = json!({"SecretId": id});
                 let answer = account.ask(SECRETS, "GetSecretValue", &parameters).await?;
-                let secret = text(&answer["SecretString"])
-                    .context("the secret is binary; store it as a string")?;
-                match key {
-                    None => Ok(secret),
-                    Some(key) => member(&secret, key),
-                }
+                text(&answer["SecretString"]).context("the secret is binary; store it as a string")
             }
         }
     }
@@ -65,12 +60,38 @@ impl SecretSource {
             SecretSource::Parameter(_) => {
                 "the function's role needs ssm:GetParameter, and kms:Decrypt for a key of your own"
             }
-            SecretSource::Secret { .. } => {
+            SecretSource::Secret(_) => {
                 "the function's role needs secretsmanager:GetSecretValue, and kms:Decrypt for a \
                  key of your own"
             }
         }
     }
+}
+
+/// The variables that name a source, with the member of its JSON that each wants.
+type NamedVariables = Vec<(String, Option<String>)>;
+
+/// Reads a source once, and gives each variable its value.
+async fn values(
+    account: &Account,
+    source: SecretSource,
+    variables: NamedVariables,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let failed = |names: &str| {
+        let remedy = source.remedy();
+        format!("cannot get the value of the environment variable {names} ({remedy})")
+    };
+    let names = || variables.iter().map(|(name, _)| &**name);
+    let all = source.get(account).await;
+    let all = all.with_context(|| failed(&names().collect::<Vec<_>>().join(", ")))?;
+    let each = variables.iter().map(|(name, key)| {
+        let value = match key {
+            None => all.clone(),
+            Some(key) => member(&all, key).with_context(|| failed(name))?,
+        };
+        anyhow::Ok((name.clone(), value))
+    });
+    each.collect()
 }
 
 const SYSTEMS_MANAGER: Service = Service {
@@ -88,6 +109,17 @@ const SECRETS: Service = Service {
 
 /// Half of the ten seconds that a start may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a request is sent at most: AWS throttles functions of which many start together.
+const ATTEMPTS: u32 = 3;
+
+/// The least time for a retry. A shorter one would hide AWS's error behind a timeout.
+const MIN_RETRY: Duration = Duration::from_secs(1);
+
+/// Whether a request that has failed this often is sent again.
+fn is_retried(error: &aws::Error, attempts: u32, left: Duration) -> bool {
+    attempts < ATTEMPTS && error.is_temporary() && left >= MIN_RETRY
+}
 
 /// Credentials and region of the function.
 struct Account {
@@ -125,7 +157,23 @@ impl Account {
     ) -> anyhow::Result<Value> {
         let address = service.address(&self.region, &self.variables);
         let client = AwsClient::new(service, &address, &self.region, self.credentials.clone())?;
-        Ok(client.ask(action, parameters, TIMEOUT).await?)
+        let began = Instant::now();
+        let mut left = TIMEOUT;
+        let mut attempts = 1;
+        loop {
+            let error = match client.ask(action, parameters, left).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            // 200 to 400 ms, then twice as long.
+            let pause = backoff::pause(attempts + 2);
+            left = TIMEOUT.saturating_sub(began.elapsed() + pause);
+            if !is_retried(&error, attempts, left) {
+                return Err(error.into());
+            }
+            tokio::time::sleep(pause).await;
+            attempts += 1;
+        }
     }
 }
 
@@ -152,7 +200,7 @@ pub async fn resolve(
     config: &mut Config,
     environment: impl Iterator<Item = (String, String)>,
 ) -> anyhow::Result<()> {
-    let mut wanted: BTreeMap<String, SecretSource> = environment
+    let mut wanted: BTreeMap<String, (SecretSource, Option<String>)> = environment
         // These configure Surus; `SURUS_ENV_…` is in `[env]` already.
         .filter(|(name, _)| !name.starts_with("SURUS_") && !config.env.contains_key(name))
         .filter_map(|(name, value)| Some((name, SecretSource::parse(&value)?)))
@@ -165,18 +213,14 @@ pub async fn resolve(
         return Ok(());
     }
     let account = Account::from_env().context("cannot resolve secrets in environment variables")?;
-    let all = wanted.into_iter().map(|(name, source)| {
-        let account = &account;
-        async move {
-            let value = source.get(account).await.with_context(|| {
-                let remedy = source.remedy();
-                format!("cannot get the value of the environment variable {name} ({remedy})")
-            })?;
-            anyhow::Ok((name, value))
-        }
-    });
-    let values = futures_util::future::try_join_all(all).await?;
-    config.env.extend(values);
+    let mut sources: BTreeMap<SecretSource, NamedVariables> = BTreeMap::new();
+    for (name, (source, key)) in wanted {
+        sources.entry(source).or_default().push((name, key));
+    }
+    let all = sources.into_iter();
+    let all = all.map(|(source, variables)| values(&account, source, variables));
+    let all = futures_util::future::try_join_all(all).await?;
+    config.env.extend(all.into_iter().flatten());
     Ok(())
 }
 
@@ -187,10 +231,9 @@ mod tests {
     #[test]
     fn value_refers_to_a_parameter_a_secret_or_neither() {
         let secret = |id: &str, key: Option<&str>| {
-            let (id, key) = (id.into(), key.map(str::to_string));
-            Some(SecretSource::Secret { id, key })
+            Some((SecretSource::Secret(id.into()), key.map(str::to_string)))
         };
-        let parameter = Some(SecretSource::Parameter("/shop/key".into()));
+        let parameter = Some((SecretSource::Parameter("/shop/key".into()), None));
         assert_eq!(SecretSource::parse("ssm:/shop/key"), parameter);
         assert_eq!(SecretSource::parse("secretsmanager:db"), secret("db", None));
         assert_eq!(
@@ -198,6 +241,22 @@ mod tests {
             secret("db", Some("a#b"))
         );
         assert_eq!(SecretSource::parse("mysql://ssm:x@host"), None);
+    }
+
+    #[test]
+    fn temporary_failure_is_retried_while_a_second_is_left() {
+        let lost = || aws::Error::Unreachable(anyhow::anyhow!("lost"));
+        let failed = aws::Error::Failed(anyhow::anyhow!("no credentials"));
+        let short = MIN_RETRY - Duration::from_millis(1);
+        for (error, attempts, left, expected) in [
+            (lost(), 2, MIN_RETRY, true),
+            (lost(), 3, TIMEOUT, false),
+            (lost(), 1, short, false),
+            (failed, 1, TIMEOUT, false),
+        ] {
+            let case = format!("{error:?} {attempts} {left:?}");
+            assert_eq!(is_retried(&error, attempts, left), expected, "{case}");
+        }
     }
 
     #[test]
