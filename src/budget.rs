@@ -25,7 +25,7 @@ pub static MOVING: Budget = Budget::new("moving", 16 << 20);
 /// Lines of the log that are not written yet.
 pub static LOG: Budget = Budget::new("log", 16 << 20);
 
-/// Lines of all access logs that are not written yet.
+/// Lines of all access logs that are not written yet. Each log has a small share beyond it.
 pub static ACCESS_LOG: Budget = Budget::new("access_log", 16 << 20);
 
 /// Events that wait for a worker, without their bodies.
@@ -122,10 +122,10 @@ impl Budget {
         self.fits(self.used(), bytes)
     }
 
-    /// Takes bytes if they fit or nothing else is taken. [`release`](Self::release) returns
-    /// them.
-    pub fn try_take_or_first(&self, bytes: u64) -> bool {
-        self.add_if(|used| used == 0 || self.fits(used, bytes), bytes)
+    /// Takes bytes if they fit, or if the holder is exempt from the limit.
+    /// [`release`](Self::release) returns them.
+    pub fn try_take_unless_exempt(&self, is_exempt: bool, bytes: u64) -> bool {
+        self.add_if(|used| is_exempt || self.fits(used, bytes), bytes)
     }
 
     pub fn release(&self, bytes: u64) {
@@ -379,11 +379,13 @@ mod tests {
     }
 
     #[test]
-    fn first_bytes_fit_whatever_their_number() {
+    fn exempt_holder_is_not_refused() {
         static BUDGET: Budget = Budget::new("test", 10);
-        assert!(BUDGET.try_take_or_first(100));
-        assert!(!BUDGET.try_take_or_first(1));
-        BUDGET.release(100);
-        assert!(BUDGET.try_take_or_first(1));
+        assert!(BUDGET.try_take_unless_exempt(true, 100));
+        assert!(!BUDGET.try_take_unless_exempt(false, 1));
+        assert!(BUDGET.try_take_unless_exempt(true, 1));
+        BUDGET.release(101);
+        assert!(BUDGET.try_take_unless_exempt(false, 10));
+        assert_eq!((BUDGET.used(), BUDGET.refused()), (10, 1));
     }
 }

@@ -17,6 +17,9 @@ const PIECE: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
 /// How often lines that could not be written are reported.
 const REPORTS: Duration = Duration::from_secs(10);
+/// Bytes that each writer may hold even if others have used the budget up, because their streams
+/// are not read.
+const OWN_SHARE: u64 = 256 << 10;
 /// How many times as long as it may stall, the last lines may take.
 const LIMITS: u32 = 15;
 
@@ -36,10 +39,34 @@ enum LogMessage<T> {
 }
 
 struct Account {
-    /// Bytes that wait or are being written. Lines beyond the budget are lost.
-    waiting: &'static Budget,
+    /// For all writers of its kind. Lines beyond it are lost, except for a share of each writer.
+    budget: &'static Budget,
+    /// Bytes of this writer that wait or are being written.
+    waiting: AtomicU64,
     /// Lines that were lost and not yet reported.
     lost: AtomicU64,
+}
+
+impl Account {
+    fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Takes bytes for a line. An empty queue accepts a line of any size.
+    fn try_take(&self, bytes: u64) -> bool {
+        let waiting = self.waiting();
+        let is_own = waiting == 0 || waiting.saturating_add(bytes) <= OWN_SHARE;
+        let is_taken = self.budget.try_take_unless_exempt(is_own, bytes);
+        if is_taken {
+            self.waiting.fetch_add(bytes, Ordering::AcqRel);
+        }
+        is_taken
+    }
+
+    fn release(&self, bytes: u64) {
+        self.budget.release(bytes);
+        self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+    }
 }
 
 impl<T: Send + 'static> Writer<T> {
@@ -47,14 +74,15 @@ impl<T: Send + 'static> Writer<T> {
     /// missing lines, once the stream accepts data again.
     pub fn start(
         name: &str,
-        waiting: &'static Budget,
+        budget: &'static Budget,
         to: impl Write + Send + 'static,
         format: impl FnMut(T, &mut Vec<u8>) + Send + 'static,
         report_lost: impl FnMut(u64) + Send + 'static,
     ) -> io::Result<Writer<T>> {
         let (sender, receiver) = channel();
         let account = Arc::new(Account {
-            waiting,
+            budget,
+            waiting: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         });
         let written = account.clone();
@@ -70,13 +98,12 @@ impl<T: Send + 'static> Writer<T> {
 
     /// Queues a line of about `size` bytes, or drops it. Never blocks.
     pub fn send(&self, line: T, size: usize) {
-        let Account { waiting, lost } = &*self.account;
-        // An empty queue accepts a line of any size.
-        if !waiting.try_take_or_first(size as u64) {
-            lost.fetch_add(1, Ordering::AcqRel);
+        let account = &*self.account;
+        if !account.try_take(size as u64) {
+            account.lost.fetch_add(1, Ordering::AcqRel);
             return;
         }
-        match lost.swap(0, Ordering::AcqRel) {
+        match account.lost.swap(0, Ordering::AcqRel) {
             0 => {}
             lost => drop(self.sender.send(LogMessage::Lost(lost))),
         }
@@ -85,7 +112,7 @@ impl<T: Send + 'static> Writer<T> {
 
     /// Returns when everything sent so far is written.
     pub async fn written(&self) {
-        if self.account.waiting.used() > 0 {
+        if self.account.waiting() > 0 {
             let (done, is_done) = tokio::sync::oneshot::channel::<()>();
             self.then(move || drop(done));
             let _ = is_done.await;
@@ -97,9 +124,9 @@ impl<T: Send + 'static> Writer<T> {
     pub async fn written_unless_stalled(&self, limit: Duration) {
         let mut written = std::pin::pin!(self.written());
         for _ in 0..LIMITS {
-            let waiting = self.account.waiting.used();
+            let waiting = self.account.waiting();
             let is_written = tokio::time::timeout(limit, &mut written).await.is_ok();
-            if is_written || self.account.waiting.used() >= waiting {
+            if is_written || self.account.waiting() >= waiting {
                 return;
             }
         }
@@ -110,9 +137,9 @@ impl<T: Send + 'static> Writer<T> {
         let (done, is_done) = channel::<()>();
         self.then(move || drop(done));
         for _ in 0..LIMITS {
-            let waiting = self.account.waiting.used();
+            let waiting = self.account.waiting();
             let is_written = is_done.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
-            if is_written || self.account.waiting.used() >= waiting {
+            if is_written || self.account.waiting() >= waiting {
                 return;
             }
         }
@@ -175,7 +202,7 @@ fn write<T>(
             let is_all = text.len() < PIECE;
             text.clear();
             text.shrink_to(PIECE);
-            account.waiting.release(sizes as u64);
+            account.release(sizes as u64);
             let before = std::mem::replace(&mut written, Instant::now());
             if is_all && next.is_none() && written - before < 2 * PAUSE {
                 std::thread::park_timeout(PAUSE);
@@ -191,7 +218,7 @@ fn write<T>(
                 action();
             }
             Some(LogMessage::Line(..)) => {}
-            None if account.waiting.used() == 0 => {
+            None if account.waiting() == 0 => {
                 report_remaining(account, &mut report_lost);
             }
             None => {}
@@ -238,10 +265,14 @@ mod tests {
     }
 
     fn start(stream: &Stream) -> Writer<String> {
+        start_with(Box::leak(Box::new(Budget::new("test", MAX as u64))), stream)
+    }
+
+    fn start_with(budget: &'static Budget, stream: &Stream) -> Writer<String> {
         let mut direct = stream.clone();
         Writer::start(
             "test",
-            Box::leak(Box::new(Budget::new("test", MAX as u64))),
+            budget,
             stream.clone(),
             |line: String, text| text.extend_from_slice(line.as_bytes()),
             move |lost| writeln!(direct, "{lost} lost").unwrap(),
@@ -286,6 +317,45 @@ mod tests {
         assert_eq!(lines.len(), 6, "four, the notice, one more");
         assert!(lines[..4].iter().all(|line| line.starts_with('x')));
         assert_eq!(&lines[4..], ["3 lost", "again"]);
+    }
+
+    #[tokio::test]
+    async fn blocked_stream_costs_no_lines_of_another() {
+        static BUDGET: Budget = Budget::new("test", MAX as u64);
+        let (blocked, other) = (Stream::default(), Stream::default());
+        let first = start_with(&BUDGET, &blocked);
+        let second = start_with(&BUDGET, &other);
+        let held = blocked.0.clone();
+        let (is_held, taken) = channel();
+        let (release, released) = channel::<()>();
+        let holder = std::thread::spawn(move || {
+            let _held = held.lock().unwrap();
+            is_held.send(()).unwrap();
+            let _ = released.recv();
+        });
+        taken.recv().unwrap();
+        let large = "x".repeat(MAX / 2 - 1) + "\n";
+        for _ in 0..3 {
+            send(&first, large.clone());
+        }
+        assert!(!BUDGET.has_room(1));
+        let mut expected = String::new();
+        for number in 0..20_000 {
+            let line = format!("line {number}\n");
+            expected += &line;
+            send(&second, line);
+            if number == 10_000 {
+                second.written().await;
+            }
+        }
+        second.written_unless_stalled(Duration::from_secs(60)).await;
+        assert_eq!(String::from_utf8_lossy(&other.lock()), expected);
+        assert!(first.account.waiting() > 0, "the other is still blocked");
+        drop(release);
+        holder.join().unwrap();
+        first.wait_until_written(Duration::from_secs(60));
+        let text = String::from_utf8_lossy(&blocked.lock()).into_owned();
+        assert_eq!(text.lines().last(), Some("1 lost"));
     }
 
     /// A file on a full disk.

@@ -174,10 +174,18 @@ pub fn exits(now: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-/// Missing certificates, then those that are served. The time comes before the names, because a
-/// screen has few columns for them.
+/// Missing certificates, then those that are served.
 pub fn certificates(now: &Snapshot) -> Vec<String> {
-    let missing = now.domains.iter().map(|status| missing(status, now.time));
+    [missing_certificates(now), served_certificates(now)].concat()
+}
+
+pub fn missing_certificates(now: &Snapshot) -> Vec<String> {
+    let domains = now.domains.iter();
+    domains.map(|status| missing(status, now.time)).collect()
+}
+
+/// The time comes before the names, because a screen has few columns for them.
+pub fn served_certificates(now: &Snapshot) -> Vec<String> {
     let served = now.certificates.iter().map(|served: &CertificateStatus| {
         let (names, file) = (served.names.join(", "), &served.certificate);
         match time_left(served, now.time) {
@@ -185,13 +193,14 @@ pub fn certificates(now: &Snapshot) -> Vec<String> {
             None => format!("has ended: {names} ({file})"),
         }
     });
-    missing.chain(served).collect()
+    served.collect()
 }
 
 fn missing(status: &DomainStatus, now: u64) -> String {
-    let what = match status.is_pending {
-        true => "no certificate",
-        false => "not renewed",
+    let what = match (status.is_pending, status.is_unstored) {
+        (true, _) => "no certificate",
+        (false, true) => "not stored",
+        (false, false) => "not renewed",
     };
     let domain = &status.domain;
     let (Some(next), Some(reason)) = (status.next, &status.reason) else {
@@ -308,12 +317,14 @@ pub mod tests {
                     is_pending: true,
                     next: None,
                     reason: None,
+                    is_unstored: false,
                 },
                 DomainStatus {
                     domain: "shop.example".into(),
                     is_pending: true,
                     next: Some(1_000_000 + 2001),
                     reason: Some("no such domain".into()),
+                    is_unstored: false,
                 },
             ],
             slowest: vec![SlowRequest {
@@ -388,5 +399,8 @@ pub mod tests {
             "has ended: example.org, www.example.org (/etc/a.pem)",
         ];
         assert_eq!(certificates(&now), expected);
+        now.domains[0].is_unstored = true;
+        let unstored = "not stored: new.example, next attempt in 0 min: the authority is away";
+        assert_eq!(certificates(&now)[0], unstored);
     }
 }

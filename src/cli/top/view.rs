@@ -18,6 +18,9 @@ use crate::observe::status::{WorkerState, WorkerStatus};
 /// Seconds of the curve.
 const HISTORY: usize = 300;
 
+/// The widest column of pools. It is narrower on a screen where requests would have no room.
+const MAX_POOL_WIDTH: usize = 24;
+
 /// The order of workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Order {
@@ -70,15 +73,17 @@ impl View {
         } else {
             0
         };
+        let pools = pool_lines(&now, usize::from(area.height / 6));
+        let head = pools.len().max(1) as u16 + 2;
         let [head, curve, workers, below, keys] = Layout::vertical([
-            Constraint::Length(3),
+            Constraint::Length(head),
             Constraint::Length(curve),
             Constraint::Min(3),
             Constraint::Length(below),
             Constraint::Length(1),
         ])
         .areas(area);
-        draw_head(frame, head, &now);
+        draw_head(frame, head, &now, &pools);
         self.draw_curve(frame, curve);
         self.draw_workers(frame, workers, &now);
         draw_lists(frame, below, &now);
@@ -113,6 +118,9 @@ impl View {
             Order::Memory => workers.sort_by_key(|(_, worker)| Reverse(worker.memory)),
         }
         let visible = usize::from(area.height.saturating_sub(2));
+        let names = now.pools.iter().map(|pool| pool.engine.chars().count());
+        let widest = usize::from(area.width / 5).clamp("POOL".len(), MAX_POOL_WIDTH);
+        let pool_width = names.max().unwrap_or(0).clamp("POOL".len(), widest);
         self.above = self.above.min(workers.len().saturating_sub(visible));
         let rows = workers
             .iter()
@@ -122,7 +130,7 @@ impl View {
                 let request = worker.request.as_deref().unwrap_or_default();
                 Row::new([
                     format!("{:>8}", worker.pid),
-                    pool.engine.clone(),
+                    shortened(&pool.engine, pool_width),
                     plain::state(worker.state).to_owned(),
                     format!("{:>8}", duration(worker.for_ms)),
                     format!("{:>9}", worker.served),
@@ -131,7 +139,7 @@ impl View {
                 ])
                 .style(color(worker.state))
             });
-        let widths = [8, 9, 9, 8, 9, 9].map(Constraint::Length);
+        let widths = [8, pool_width as u16, 9, 8, 9, 9].map(Constraint::Length);
         let widths = widths.into_iter().chain([Constraint::Fill(1)]);
         let titles = [
             "     PID",
@@ -167,13 +175,53 @@ fn block(title: String) -> Block<'static> {
         .title(title)
 }
 
-fn draw_head(frame: &mut Frame<'_>, area: Rect, now: &Snapshot) {
-    let pools: Vec<_> = now.pools.iter().map(plain::heading).collect();
+/// A line for each pool. Pools with waiting requests, or served by another engine, come first. The
+/// last of at most `limit` lines counts those that are left out.
+fn pool_lines(now: &Snapshot, limit: usize) -> Vec<String> {
+    let mut pools: Vec<_> = now.pools.iter().collect();
+    pools.sort_by_key(|pool| pool.queued == 0 && pool.instead.is_none());
+    let limit = limit.max(1);
+    let mut lines: Vec<_> = pools.into_iter().map(plain::heading).collect();
+    if lines.len() > limit {
+        let more = lines.len() - (limit - 1).max(1);
+        lines.truncate(limit);
+        match limit {
+            1 => lines[0] = format!("{} (and {more} more)", lines[0]),
+            _ => lines[limit - 1] = format!("and {more} more"),
+        }
+    }
+    lines
+}
+
+/// Cuts the middle of a name that is wider: its beginning names the site, its end the engine.
+fn shortened(name: &str, width: usize) -> String {
+    let length = name.chars().count();
+    if length <= width {
+        return name.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let begin: String = name.chars().take(kept / 2).collect();
+    let end: String = name.chars().skip(length - kept.div_ceil(2)).collect();
+    format!("{begin}…{end}")
+}
+
+fn draw_head(frame: &mut Frame<'_>, area: Rect, now: &Snapshot, pools: &[String]) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
+    let version = format!("surus {}", now.version);
+    let indent = " ".repeat(version.chars().count());
+    let (first, others) = match pools.split_first() {
+        Some((first, others)) => (first.as_str(), others),
+        None => ("", pools),
+    };
     let mut lines = vec![Line::from(vec![
-        Span::styled(format!("surus {}", now.version), bold),
-        Span::raw(format!("  {}", pools.join("; "))),
+        Span::styled(version, bold),
+        Span::raw(format!("  {first}")),
     ])];
+    lines.extend(
+        others
+            .iter()
+            .map(|pool| Line::raw(format!("{indent}  {pool}"))),
+    );
     for part in plain::summary(now).chunks(4) {
         let spans = part.iter().flat_map(|(name, value)| {
             [
@@ -191,12 +239,13 @@ fn draw_lists(frame: &mut Frame<'_>, area: Rect, now: &Snapshot) {
         return;
     }
     let mut counts = plain::sites(now);
+    counts.extend(plain::missing_certificates(now));
     counts.extend(plain::errors(now));
     counts.extend(plain::exits(now));
-    counts.extend(plain::certificates(now));
+    counts.extend(plain::served_certificates(now));
     let lists = [
         ("slowest requests", plain::slowest(now), false),
-        ("errors, worker exits, certificates", counts, true),
+        ("problems, worker exits, certificates", counts, true),
     ];
     let areas = match area.width {
         0..90 => Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]),
@@ -284,6 +333,69 @@ mod tests {
         ] {
             assert!(screen.contains(part), "{part} is not in\n{screen}");
         }
+    }
+
+    /// Three sites of one engine. Requests of the second wait, the third is served by another one.
+    fn sites() -> Snapshot {
+        let mut now = snapshot();
+        now.pools[0].workers.truncate(1);
+        let pool = |name: &str, queued, instead: Option<&str>| PoolSnapshot {
+            engine: name.into(),
+            instead: instead.map(Into::into),
+            queued,
+            ..now.pools[0].clone()
+        };
+        now.pools = vec![
+            pool("shop/rewind", 0, None),
+            pool("blog/rewind", 7, None),
+            pool("a-very-long-name-of-a-site/rewind", 0, Some("classic")),
+        ];
+        now
+    }
+
+    #[test]
+    fn pools_of_three_sites_can_be_told_apart() {
+        let mut view = View::default();
+        view.add(sites());
+        let screen = drawn(&mut view, 120, 24);
+        let at = |part: &str| {
+            let found = screen.find(part);
+            found.unwrap_or_else(|| panic!("{part} is not in\n{screen}"))
+        };
+        let waiting = at("  blog/rewind: PHP 8.2.35, generation 1, 7 waiting");
+        let replaced = at("  a-very-long-name-of-a-site/rewind (served by classic): PHP");
+        assert!(waiting < replaced && replaced < at("  shop/rewind: PHP"));
+        for name in ["shop/rewind", "blog/rewind", "a-very-long…-site/rewind"] {
+            at(&format!(
+                " {name} {}busy",
+                " ".repeat(24 - name.chars().count())
+            ));
+        }
+        at("no certificate yet: new.example");
+        at("no certificate: shop.example");
+    }
+
+    #[test]
+    fn requests_beside_long_names_of_pools_are_visible_at_80_columns() {
+        let mut view = View::default();
+        view.add(sites());
+        let screen = drawn(&mut view, 80, 24);
+        for part in ["a-very-…e/rewind busy", " GET /slow?"] {
+            assert!(screen.contains(part), "{part} is not in\n{screen}");
+        }
+    }
+
+    #[test]
+    fn pools_beyond_the_limit_are_counted() {
+        let now = sites();
+        let begin = |lines: Vec<String>| {
+            let cut = |line: String| line.split(':').next().unwrap().to_owned();
+            lines.into_iter().map(cut).collect::<Vec<_>>()
+        };
+        assert_eq!(begin(pool_lines(&now, 3)).len(), 3);
+        assert_eq!(begin(pool_lines(&now, 2)), ["blog/rewind", "and 2 more"]);
+        let single = pool_lines(&now, 0);
+        assert!(single.len() == 1 && single[0].ends_with("(and 2 more)"));
     }
 
     #[test]
