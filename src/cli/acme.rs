@@ -22,7 +22,9 @@ use crate::fronts::http::tls::acme::attempt::{Attempt, Challenges};
 use crate::fronts::http::tls::acme::link::{
     AttemptEnd, AttemptLink, AttemptMessage, AttemptOutcome,
 };
-use crate::fronts::http::tls::{ClientCertificate, watch};
+use crate::fronts::http::tls::acme::schedule::storing_pause;
+use crate::fronts::http::tls::acme::unstored::Unstored;
+use crate::fronts::http::tls::watch;
 use crate::keeper::Client;
 use crate::launcher::{Launcher, ProcessSignal};
 use crate::observe::metrics::Metrics;
@@ -44,16 +46,25 @@ pub(super) fn prepare(
     config: &Config,
     domain: u16,
     is_asked: bool,
+    unstored: &Arc<Unstored>,
 ) -> anyhow::Result<Attempt> {
     let tls = &config.tls;
     // Authorities have no certificate.
-    let is_open = tls.client_ca.is_none() || tls.client_certificate == ClientCertificate::Optional;
+    let is_open = !tls.requires_client_certificate();
     let is_tcp = |address: &Address| matches!(address, Address::Tcp(_));
     let challenges = Challenges {
         http: config.http.listen.iter().any(is_tcp),
         tls: is_open && !tls.listen.is_empty(),
     };
-    Attempt::prepare(&config.acme, project, domain.into(), challenges, is_asked)
+    let domain = domain.into();
+    Attempt::prepare(
+        &config.acme,
+        project,
+        domain,
+        challenges,
+        is_asked,
+        unstored,
+    )
 }
 
 /// Keeps the certificates of the configuration in use valid.
@@ -64,6 +75,8 @@ pub(super) struct Renewals {
     /// Repeats failed attempts at once.
     pub repeat: Arc<Notify>,
     pub metrics: Arc<Metrics>,
+    /// What this process could not store. The keeper has its own.
+    pub unstored: Arc<Unstored>,
     pub running: Mutex<Option<RunningRenewals>>,
 }
 
@@ -78,21 +91,26 @@ impl Renewals {
     /// Begins with the domains of a configuration, once the task of another one has ended: two
     /// attempts at once would fail.
     pub fn start(&self, config: &Config) {
+        // Only a restart opens a listener for HTTPS.
+        let Some(tls) = self.tls.clone() else {
+            return;
+        };
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let before = running.take().map(|before| {
             before.stop.cancel();
             before.task
         });
         let stop = CancellationToken::new();
-        let renewals = run(
-            self.project.clone(),
-            config.clone(),
-            self.keeper.clone(),
-            self.tls.clone(),
-            self.repeat.clone(),
-            self.metrics.clone(),
-            stop.clone(),
-        );
+        let host = Host {
+            project: self.project.clone(),
+            config: config.clone(),
+            keeper: self.keeper.clone(),
+            tls,
+            metrics: self.metrics.clone(),
+            unstored: self.unstored.clone(),
+            stop: stop.clone(),
+        };
+        let renewals = host.run(self.repeat.clone());
         let task = tokio::spawn(async move {
             if let Some(before) = before {
                 // An error says that it has panicked.
@@ -104,73 +122,6 @@ impl Renewals {
     }
 }
 
-/// Runs until `stop` is cancelled. `repeat` repeats failed attempts at once.
-async fn run(
-    project: PathBuf,
-    config: Config,
-    keeper: Option<Arc<Client>>,
-    tls: Option<Arc<Tls>>,
-    repeat: Arc<Notify>,
-    metrics: Arc<Metrics>,
-    stop: CancellationToken,
-) {
-    let names: BTreeSet<_> = config
-        .acme
-        .domains
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    metrics.acme.retain(&names);
-    let (Some(tls), false) = (tls, config.acme.domains.is_empty()) else {
-        return;
-    };
-    let host = Host {
-        project,
-        config,
-        keeper,
-        tls,
-        metrics,
-        stop,
-    };
-    // Local domains need no attempts: this machine's own authority certifies them
-    // (`tls::read_renewed`).
-    let public = (0..)
-        .zip(&host.config.acme.domains)
-        .filter(|(_, it)| !it.is_local());
-    let mut due: Vec<(u16, Instant)> = Vec::new();
-    for (domain, name) in public {
-        host.metrics.acme.expect(&name.to_string());
-        due.push((domain, Instant::now()));
-    }
-    let mut is_asked = false;
-    loop {
-        for (domain, due) in &mut due {
-            if *due <= Instant::now() {
-                let Some(pause) = host.attempt(*domain, is_asked).await else {
-                    return;
-                };
-                *due = Instant::now() + pause;
-            }
-        }
-        let Some(next) = due.iter().map(|(_, due)| *due).min() else {
-            return;
-        };
-        is_asked = tokio::select! {
-            () = host.stop.cancelled() => return,
-            () = tokio::time::sleep_until(next) => false,
-            () = repeat.notified() => {
-                due.iter_mut().for_each(|(_, due)| *due = Instant::now());
-                true
-            }
-            // Attempts decide by the authority's clock whether a certificate is due.
-            () = host.tls.clock_moved.notified() => {
-                due.iter_mut().for_each(|(_, due)| *due = Instant::now());
-                false
-            }
-        };
-    }
-}
-
 /// What an attempt needs.
 struct Host {
     project: PathBuf,
@@ -178,18 +129,73 @@ struct Host {
     keeper: Option<Arc<Client>>,
     tls: Arc<Tls>,
     metrics: Arc<Metrics>,
+    unstored: Arc<Unstored>,
     stop: CancellationToken,
 }
 
+/// A domain whose certificate is checked at a time.
+struct Due {
+    domain: u16,
+    at: Instant,
+    /// How often in a row its certificate could not be stored.
+    unstored: u32,
+}
+
 impl Host {
+    /// Runs until `stop` is cancelled. `repeat` repeats failed attempts at once.
+    async fn run(self, repeat: Arc<Notify>) {
+        let domains = &self.config.acme.domains;
+        let names: BTreeSet<_> = domains.iter().map(ToString::to_string).collect();
+        self.metrics.acme.retain(&names);
+        // Local domains need no attempts: this machine's own authority certifies them
+        // (`tls::read_renewed`).
+        let public = (0..).zip(domains).filter(|(_, it)| !it.is_local());
+        let mut all = Vec::new();
+        for (domain, name) in public {
+            self.metrics.acme.expect(&name.to_string());
+            all.push(Due {
+                domain,
+                at: Instant::now(),
+                unstored: 0,
+            });
+        }
+        let mut is_asked = false;
+        loop {
+            for due in &mut all {
+                if due.at <= Instant::now() {
+                    let Some(pause) = self.attempt(due, is_asked).await else {
+                        return;
+                    };
+                    due.at = Instant::now() + pause;
+                }
+            }
+            let Some(next) = all.iter().map(|due| due.at).min() else {
+                return;
+            };
+            is_asked = tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep_until(next) => false,
+                () = repeat.notified() => {
+                    all.iter_mut().for_each(|due| due.at = Instant::now());
+                    true
+                }
+                // Attempts decide by the authority's clock whether a certificate is due.
+                () = self.tls.clock_moved.notified() => {
+                    all.iter_mut().for_each(|due| due.at = Instant::now());
+                    false
+                }
+            };
+        }
+    }
+
     /// Runs one attempt. Returns the time to the next one; None if there is none.
-    async fn attempt(&self, domain: u16, is_asked: bool) -> Option<Duration> {
-        let done = self.start(domain, is_asked).await;
+    async fn attempt(&self, due: &mut Due, is_asked: bool) -> Option<Duration> {
+        let done = self.start(due.domain, is_asked).await;
         self.tls.answers.withdraw();
         if self.stop.is_cancelled() {
             return None;
         }
-        let name = self.config.acme.domains.get(usize::from(domain));
+        let name = self.config.acme.domains.get(usize::from(due.domain));
         let name = name.map(ToString::to_string).unwrap_or_default();
         let mut reloaded = watch::reload(&self.tls).await;
         if reloaded.is_ok() && !self.has_certificate(&name) {
@@ -202,18 +208,26 @@ impl Host {
                 "cannot reload the certificates; the current ones stay in use"
             );
         }
-        let end = done.unwrap_or_else(|error| {
-            let error = format!("{error:#}");
-            error!(
-                domain = name,
-                next_attempt_in_minutes = PAUSE.as_secs() / 60,
-                error,
-                "cannot start to get a certificate"
-            );
-            AttemptEnd::new(PAUSE, AttemptOutcome::Failed, Some(error))
+        let unstored = self.tls.unstored(&name);
+        let end = match &unstored {
+            Some(why) => {
+                due.unstored = due.unstored.saturating_add(1);
+                self.metrics.acme.store_failed(&name);
+                unstored_end(&name, done, why, due.unstored)
+            }
+            None => {
+                due.unstored = 0;
+                let is_served = reloaded.ok().map(|()| self.has_certificate(&name));
+                stored_end(&name, done, is_served)
+            }
+        };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        self.metrics.acme.set_last(AcmeStatus {
+            domain: name.clone(),
+            next: (now.unwrap_or_default() + end.next).as_secs(),
+            reason: end.reason.map(|text| printable(&text).into_owned()),
+            is_unstored: unstored.is_some(),
         });
-        let is_missing = reloaded.is_ok() && !self.has_certificate(&name);
-        let end = if_stored(end, is_missing);
         match end.outcome {
             AttemptOutcome::NotAttempted => {}
             outcome => {
@@ -221,12 +235,6 @@ impl Host {
                 self.metrics.acme.attempted(&name, is_issued);
             }
         }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.metrics.acme.set_last(AcmeStatus {
-            domain: name,
-            next: (now.unwrap_or_default() + end.next).as_secs(),
-            reason: end.reason.map(|text| printable(&text).into_owned()),
-        });
         Some(end.next)
     }
 
@@ -242,13 +250,14 @@ impl Host {
         let link = AttemptLink::new(ours)?;
         let listen = tokio::time::timeout(JOB_TIMEOUT, self.listen(link));
         let Some(keeper) = &self.keeper else {
-            let attempt = prepare(&self.project, &self.config, domain, is_asked)?;
+            let (project, config) = (&self.project, &self.config);
+            let attempt = prepare(project, config, domain, is_asked, &self.unstored)?;
             let run = async { tokio::join!(attempt.run(theirs), listen) };
             let (status, listened) = tokio::select! {
                 ended = run => ended,
                 () = self.stop.cancelled() => bail!(STOPPED),
             };
-            attempt.keep(&self.config.acme, &self.project, Some(status), false);
+            attempt.keep(&config.acme, project, Some(status), false);
             return listened?;
         };
         let mut process = keeper.acme(domain, is_asked, theirs).await?;
@@ -283,14 +292,60 @@ impl Host {
     }
 }
 
-/// The end of an attempt. If the domain has no certificate, one that was issued could not be
-/// stored, and the attempt has failed: otherwise the domain would have none for half a day.
-fn if_stored(end: AttemptEnd, is_missing: bool) -> AttemptEnd {
-    if end.outcome != AttemptOutcome::Issued || !is_missing {
-        return end;
+/// The end of an attempt whose result is stored, as far as is known. `is_served` says whether the
+/// domain has a certificate; None if they cannot be reloaded. An issued certificate that is neither
+/// stored nor served counts as failed: otherwise the domain would have none for half a day.
+fn stored_end(
+    domain: &str,
+    done: anyhow::Result<AttemptEnd>,
+    is_served: Option<bool>,
+) -> AttemptEnd {
+    let failed = |why| AttemptEnd::new(PAUSE, AttemptOutcome::Failed, Some(why));
+    match done {
+        Ok(end) if end.outcome == AttemptOutcome::Issued => match is_served {
+            Some(true) => end,
+            Some(false) => failed("the certificate was issued and is lost (acme.directory)".into()),
+            // The next attempt stores it if that has failed.
+            None => AttemptEnd { next: PAUSE, ..end },
+        },
+        Ok(end) => end,
+        Err(error) => {
+            let error = format!("{error:#}");
+            error!(
+                domain,
+                next_attempt_in_minutes = PAUSE.as_secs() / 60,
+                error,
+                "cannot start to get a certificate"
+            );
+            failed(error)
+        }
     }
-    let why = "the certificate was issued and could not be stored (acme.directory)";
-    AttemptEnd::new(PAUSE, AttemptOutcome::Failed, Some(why.into()))
+}
+
+/// The end of an attempt whose certificate is served from memory, because it cannot be stored, for
+/// the given number of times in a row. The next attempt stores it before it does anything else.
+fn unstored_end(
+    domain: &str,
+    done: anyhow::Result<AttemptEnd>,
+    why: &str,
+    failures: u32,
+) -> AttemptEnd {
+    let next = storing_pause(failures);
+    let outcome = match done {
+        // The owner of the store has logged it.
+        Ok(end) => end.outcome,
+        Err(error) => {
+            let error = format!("{error:#}");
+            error!(
+                domain,
+                next_attempt_in_minutes = next.as_secs() / 60,
+                error,
+                "no attempt to get a certificate, and the one in use is in memory only"
+            );
+            AttemptOutcome::NotAttempted
+        }
+    };
+    AttemptEnd::new(next, outcome, Some(why.to_owned()))
 }
 
 #[cfg(test)]
@@ -298,20 +353,47 @@ fn if_stored(end: AttemptEnd, is_missing: bool) -> AttemptEnd {
 mod tests {
     use super::*;
 
+    const DAY: Duration = Duration::from_secs(86400);
+
+    fn end(outcome: AttemptOutcome) -> anyhow::Result<AttemptEnd> {
+        Ok(AttemptEnd::new(DAY, outcome, None))
+    }
+
     #[test]
-    fn attempt_whose_certificate_is_not_stored_has_failed_and_is_repeated_soon() {
-        let day = Duration::from_secs(86400);
-        let end = |outcome| AttemptEnd::new(day, outcome, None);
-        let lost = if_stored(end(AttemptOutcome::Issued), true);
+    fn attempt_whose_certificate_is_lost_has_failed_and_is_repeated_soon() {
+        let lost = stored_end("a.example", end(AttemptOutcome::Issued), Some(false));
         assert_eq!((lost.outcome, lost.next), (AttemptOutcome::Failed, PAUSE));
         assert!(lost.reason.unwrap().contains("acme.directory"));
-        for (outcome, is_missing) in [
-            (AttemptOutcome::Issued, false),
-            (AttemptOutcome::NotAttempted, true),
-            (AttemptOutcome::Failed, true),
+        for (outcome, is_served, next) in [
+            (AttemptOutcome::Issued, Some(true), DAY),
+            // Nothing says whether it is stored.
+            (AttemptOutcome::Issued, None, PAUSE),
+            (AttemptOutcome::NotAttempted, Some(false), DAY),
+            (AttemptOutcome::Failed, Some(false), DAY),
         ] {
-            let kept = if_stored(end(outcome), is_missing);
-            assert_eq!((kept.outcome, kept.next), (outcome, day));
+            let kept = stored_end("a.example", end(outcome), is_served);
+            assert_eq!((kept.outcome, kept.next), (outcome, next), "{is_served:?}");
+        }
+        let started = stored_end("a.example", Err(anyhow!("no socket")), Some(true));
+        assert_eq!(started.outcome, AttemptOutcome::Failed);
+        assert_eq!(started.reason.unwrap(), "no socket");
+    }
+
+    #[test]
+    fn certificate_that_is_not_stored_counts_as_issued_once_and_is_stored_again_soon() {
+        let minutes = |number: u64| Duration::from_secs(60 * number);
+        let first = unstored_end("a.example", end(AttemptOutcome::Issued), "full", 1);
+        assert_eq!(first.outcome, AttemptOutcome::Issued);
+        assert_eq!(
+            (first.next, first.reason.unwrap()),
+            (minutes(1), "full".to_owned())
+        );
+        for (failures, pause) in [(2, 5), (3, 15), (100, 15)] {
+            let error = Err(anyhow!("no socket"));
+            let again = unstored_end("a.example", error, "full", failures);
+            assert_eq!(again.outcome, AttemptOutcome::NotAttempted);
+            assert_eq!(again.next, minutes(pause));
+            assert_eq!(again.reason.unwrap(), "full");
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::config::Config;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
+use crate::fronts::http::tls::acme::unstored::Unstored;
 use crate::fronts::http::{Accounting, Bound, Https, Service};
 use crate::keeper::Client;
 use crate::observe::log;
@@ -59,6 +60,8 @@ pub(super) struct FrontEnd {
     pub queues: Option<WorkPart>,
     /// For `--watch`.
     pub watching: Option<Arc<watch::Watching>>,
+    /// What authorities have issued and this process could not store. Empty if there is a keeper.
+    pub unstored: Arc<Unstored>,
 }
 
 /// What a front end has from its keeper.
@@ -105,6 +108,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         site_logs,
         queues,
         watching,
+        unstored,
     } = front;
     let logs = Logs::remember(site_logs.clone());
     config.http.set_budgets();
@@ -137,8 +141,8 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::default());
     // Before PHP boots, which takes longer.
     let answers = Arc::default();
-    let numbered = keeper.clone().map(|keeper| (keeper, plans.first_site));
-    let tls = tls::start(&project, &config, numbered, &answers, &metrics).await?;
+    let reader = tls::CertificateReader::find(keeper.clone(), plans.first_site, &unstored);
+    let tls = tls::start(&project, &config, reader, &answers, &metrics).await?;
     let access_logs = AccessLogs::start(&config, &site_logs)?;
     let accounting = Accounting::new(metrics.clone(), access_logs.common.clone());
     let served = Arc::new(Served::new(&plans, &keeper, &metrics, access_logs));
@@ -164,6 +168,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         tls: tls.clone(),
         repeat: renew.clone(),
         metrics: metrics.clone(),
+        unstored,
         running: Default::default(),
     });
     let reload = {

@@ -36,6 +36,7 @@ use crate::config::{Config, Loaded};
 use crate::engines;
 use crate::engines::{PoolPlan, keeper_tasks};
 use crate::fronts::http::tls::acme::attempt::Attempt;
+use crate::fronts::http::tls::acme::unstored::Unstored;
 use crate::fronts::http::{Bound, SocketFile};
 use crate::keeper::{self, Directories, PrivilegedOperations};
 use crate::launcher::Role;
@@ -53,6 +54,7 @@ pub struct ProjectKeeper {
     pub front: Identity,
     pub sockets: Rc<Sockets>,
     pub queues: Option<WorkPart>,
+    pub unstored: Arc<Unstored>,
 }
 
 /// An attempt to get a certificate, and the configuration with which it began.
@@ -362,7 +364,7 @@ impl PrivilegedOperations for ProjectKeeper {
 
     fn certificates(&mut self, first_site: u32) -> anyhow::Result<OwnedFd> {
         let version = self.versions.borrow().version(first_site)?;
-        tls::read_apart(&self.project, &version.config)
+        tls::read_apart(&self.project, &version.config, &self.unstored)
     }
 
     fn configuration(&mut self) -> anyhow::Result<Option<OwnedFd>> {
@@ -383,7 +385,7 @@ impl PrivilegedOperations for ProjectKeeper {
     ) -> anyhow::Result<(u32, KeptAttempt)> {
         let version = self.current();
         let config = &version.config;
-        let attempt = acme::prepare(&self.project, config, domain, is_asked)?;
+        let attempt = acme::prepare(&self.project, config, domain, is_asked, &self.unstored)?;
         let pid = start_attempt(&attempt, socket, &confinement(config), &self.front)?;
         Ok((pid, KeptAttempt { attempt, version }))
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use tracing::{info, warn};
 
 use super::{config_trust, engine_setup, entry_script};
-use crate::config::sites::{self, SiteConfig};
+use crate::config::sites;
 use crate::config::{self, Config, IniValue, Loaded};
 use crate::engines;
 use crate::fronts::address::Address;
@@ -176,7 +176,12 @@ impl ServeArgs {
             domains.insert(0, Domain::localhost());
         }
         loaded.serve(&self.listen, &domains);
-        check_domains(&loaded.config.sites, &self.domain)?;
+        let config = &loaded.config;
+        let (domains, setting) = match domains.is_empty() {
+            true => (&config.acme.domains, "acme.domains"),
+            false => (&self.domain, "--domain"),
+        };
+        sites::check_served(domains, setting, &config.sites)?;
         let telemetry = &mut loaded.config.telemetry;
         telemetry.complete(|name| std::env::var(name).ok())?;
         if let Some(workers) = self.workers {
@@ -186,19 +191,6 @@ impl ServeArgs {
             }
         }
         Ok(loaded)
-    }
-}
-
-/// An error if no site has a host of `--domain`: it would get a certificate, and status 421.
-fn check_domains(sites: &[SiteConfig], domains: &[Domain]) -> anyhow::Result<()> {
-    let by_host = sites::by_host(sites);
-    let is_served = |domain: &Domain| by_host.select(Some(domain.as_str())).is_some();
-    match domains.iter().find(|domain| !is_served(domain)) {
-        Some(domain) if !sites.is_empty() => bail!(
-            "no [[site]] has the host {domain} (--domain); add it to `host` of the site that \
-             serves it"
-        ),
-        _ => Ok(()),
     }
 }
 

@@ -169,8 +169,9 @@ impl Reconfiguration {
         let config = &next.config;
         let certificates = match &self.tls {
             Some(tls) => {
-                let keeper = keeper.map(|keeper| (keeper, next.plans.first_site));
-                let source = tls::source(&self.project, config, keeper);
+                let (number, unstored) = (next.plans.first_site, &self.renewals.unstored);
+                let reader = tls::CertificateReader::find(keeper, number, unstored);
+                let source = tls::source(&self.project, config, reader);
                 let loaded = tls::prepare_from(tls, &source).await?;
                 Some((tls, source, loaded))
             }
@@ -191,6 +192,7 @@ impl Reconfiguration {
         self.serving.exchange(service, served.clone())?;
         if let Some((tls, source, loaded)) = certificates {
             tls.exchange(source, loaded);
+            tls::warn_of_hosts(tls, config);
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use super::site_plans::{Plans, SitePlan};
 use super::work_part::WorkPart;
 use super::{access_logs, addresses, adopted_trees, config_trust, keeper_tasks, reach, watch};
 use crate::engines;
+use crate::fronts::http::tls::acme::store::Store;
 use crate::keeper::{self, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
 use crate::observe::reopen::{self, SiteLogs};
@@ -101,7 +102,8 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             let open = |site: &SitePlan| open_tree(&site.project, &site.config);
             trees.extend(plans.sites.iter().map(open));
         }
-        run_front_end(FrontEnd {
+        let unstored = Arc::default();
+        let ended = run_front_end(FrontEnd {
             source: Some(Arc::new(OwnSource {
                 project: project.clone(),
                 args,
@@ -118,7 +120,10 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             site_logs,
             queues,
             watching: watching.clone(),
-        })?;
+            unstored: Arc::clone(&unstored),
+        });
+        Store::store_last(&unstored);
+        ended?;
         return watching.map_or(Ok(()), |watching| watching.restart());
     }
     drop(trees);
@@ -163,6 +168,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             site_logs: site_logs.clone(),
             queues: None,
             watching: None,
+            unstored: Arc::default(),
         })
     };
     let kept = ProjectKeeper {
@@ -172,6 +178,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         front: user,
         sockets: sockets.clone(),
         queues,
+        unstored: Arc::default(),
     };
     match keep(kept, site_logs.clone(), run)? {
         0 => Ok(()),
@@ -208,6 +215,7 @@ pub fn keep_other(
         front: user,
         sockets: Rc::default(),
         queues: None,
+        unstored: Arc::default(),
     };
     keep(kept, SiteLogs::default(), front)
 }
@@ -220,10 +228,16 @@ fn keep(
     run: impl FnOnce(keeper::ForkedFrontEnd) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
     let (versions, user) = (kept.versions.clone(), kept.front.clone());
+    let unstored = kept.unstored.clone();
     kept.learn();
     match Keeper::new(kept, logs)?.run()? {
-        KeeperOutcome::Ended(status) => Ok(status),
+        KeeperOutcome::Ended(status) => {
+            Store::store_last(&unstored);
+            Ok(status)
+        }
         KeeperOutcome::FrontEnd(front) => {
+            // The front end must not have account keys.
+            drop(unstored);
             let version = versions.borrow().current();
             let (config, pools) = (&version.config, &version.plans.pools);
             let reach = reach::reach(config, &front.directories, pools)?;

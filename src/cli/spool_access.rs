@@ -50,7 +50,7 @@ pub fn check_front_end(config: &Config) -> anyhow::Result<Option<String>> {
         let written = report.write_all(text.as_bytes());
         written.map_or(2, |()| status)
     };
-    let (status, mut report) = fork::ask(check).context("cannot fork a process")?;
+    let (status, mut report) = fork::ask(&[], check).context("cannot fork a process")?;
     let mut text = String::new();
     report.read_to_string(&mut text)?;
     match status {

@@ -125,16 +125,21 @@ fn certificates(served: &[CertificateStatus], now: u64) -> Vec<String> {
     served.iter().map(line).collect()
 }
 
-/// Why a domain has no new certificate, and when the next attempt is.
+/// Why a domain has no new certificate, or none that is stored, and when the next attempt is.
 fn attempt(status: &AcmeStatus, now: u64) -> Option<String> {
     let AcmeStatus { domain, next, .. } = status;
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs((*next).min(LAST_SECOND));
     let (at, left) = (httpdate::fmt_http_date(at), next.saturating_sub(now));
     let reason = status.reason.as_deref()?;
-    Some(format!(
-        "next attempt to get a certificate for {domain} is at {at} (in {} min): {reason}",
-        left.div_ceil(60)
-    ))
+    let begin = match status.is_unstored {
+        true => format!(
+            "certificate of {domain} is in memory only, and a restart loses it; next attempt to \
+             store it"
+        ),
+        false => format!("next attempt to get a certificate for {domain}"),
+    };
+    let minutes = left.div_ceil(60);
+    Some(format!("{begin} is at {at} (in {minutes} min): {reason}"))
 }
 
 /// The end of the year 9999, after which HTTP has no dates.
@@ -265,11 +270,19 @@ mod tests {
             domain: "example.org".into(),
             next: 1_002_001,
             reason: Some("the authority asks to wait".into()),
+            is_unstored: false,
         };
         assert_eq!(
             attempt(&status, 1_000_000).unwrap(),
             "next attempt to get a certificate for example.org is at Mon, 12 Jan 1970 14:20:01 GMT \
              (in 34 min): the authority asks to wait"
+        );
+        status.is_unstored = true;
+        assert_eq!(
+            attempt(&status, 1_000_000).unwrap(),
+            "certificate of example.org is in memory only, and a restart loses it; next attempt \
+             to store it is at Mon, 12 Jan 1970 14:20:01 GMT (in 34 min): the authority asks to \
+             wait"
         );
         status.next = u64::MAX;
         assert!(attempt(&status, 1_000_000).is_some());

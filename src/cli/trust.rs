@@ -1,12 +1,15 @@
 //! `surus trust`: puts the certificate of this machine's authority into the stores of the system
 //! and of browsers, or takes it out.
 
+mod browsers;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 
+use self::browsers::BrowserStore;
 use super::options::Project;
 use crate::cli::stdout::say;
 use crate::engines::external::command::resolved;
@@ -47,14 +50,6 @@ const SYSTEM: [(&str, &[&str]); 4] = [
     ("/usr/share/pki/trust/anchors", &["update-ca-certificates"]),
 ];
 
-/// The NSS databases of browsers, below the user's home directory. A star is any directory.
-const BROWSERS: [(&str, &str); 4] = [
-    ("Chrome, Chromium", ".pki/nssdb"),
-    ("Firefox", ".mozilla/firefox/*"),
-    ("Firefox", "snap/firefox/common/.mozilla/firefox/*"),
-    ("Chromium", "snap/chromium/current/.pki/nssdb"),
-];
-
 /// An authority and where its certificate is.
 struct Authority {
     trusted: local::Trusted,
@@ -81,10 +76,19 @@ pub fn run(args: Trust) -> anyhow::Result<()> {
         false => "trusted",
     };
     report("system", authority.system(args.remove).map(|()| done));
-    for (browser, database) in databases() {
-        let changed = authority.browser(&database, args.remove);
-        let store = format!("{browser} ({})", database.display());
+    let stores = browsers::stores();
+    for BrowserStore { browser, directory } in &stores {
+        let changed = authority.browser(directory, args.remove);
+        let store = format!("{browser} ({})", directory.display());
         report(&store, changed.map(|()| done));
+    }
+    if stores.is_empty() {
+        // Root rarely runs a browser, also by sudo.
+        let hint = match args.remove || surus_sys::process::is_root() {
+            true => "",
+            false => "; a browser makes it at its first start",
+        };
+        say!("  browsers: this user has no store{hint}");
     }
     match failed {
         0 => Ok(()),
@@ -190,30 +194,6 @@ impl Authority {
         };
         run_program(&mut command)
     }
-}
-
-/// The databases of this user's browsers.
-fn databases() -> Vec<(&'static str, PathBuf)> {
-    let Some(home) = std::env::var_os("HOME").map(PathBuf::from) else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for (browser, place) in BROWSERS {
-        let directories = match place.strip_suffix("/*") {
-            None => vec![home.join(place)],
-            Some(parent) => {
-                let entries = std::fs::read_dir(home.join(parent)).into_iter().flatten();
-                let mut all: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-                all.sort();
-                all
-            }
-        };
-        let databases = directories
-            .into_iter()
-            .filter(|directory| directory.join("cert9.db").is_file());
-        found.extend(databases.map(|directory| (browser, directory)));
-    }
-    found
 }
 
 fn run_program(command: &mut Command) -> anyhow::Result<()> {

@@ -231,7 +231,19 @@ impl Config {
         self.http.redirect_to_https.get_or_insert(true);
     }
 
-    /// The same for names of this machine: ports of the web if this process may open them.
+    /// Redirects all requests without TLS if clients need a certificate, unless the configuration
+    /// says otherwise.
+    fn redirect_for_client_certificates(&mut self) {
+        if self.tls.listen.is_empty() || !self.tls.requires_client_certificate() {
+            return;
+        }
+        let sites = self.sites.iter_mut().map(|site| &mut site.config.http);
+        for http in sites.chain([&mut self.http]) {
+            http.redirect_to_https.get_or_insert(true);
+        }
+    }
+
+    /// Listens for names of this machine: at ports of the web if this process may open them.
     fn listen_locally(&mut self, has_listen: bool) {
         let least = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         let least: Option<u16> = least.ok().and_then(|text| text.trim().parse().ok());
@@ -294,6 +306,7 @@ impl Loaded {
             sites::give_domains(&mut config.sites, domains);
         }
         config.listen_for_domains(self.has_listen || !listen.is_empty());
+        config.redirect_for_client_certificates();
     }
 }
 

@@ -357,6 +357,20 @@ pub(super) fn give_domains(sites: &mut [SiteConfig], all: &[Domain]) {
     }
 }
 
+/// An error if no site has one of these domains: it would get a certificate, and status 421.
+/// `setting` is what names them.
+pub fn check_served(domains: &[Domain], setting: &str, sites: &[SiteConfig]) -> anyhow::Result<()> {
+    let by_host = by_host(sites);
+    let is_served = |domain: &Domain| by_host.select(Some(domain.as_str())).is_some();
+    match domains.iter().find(|domain| !is_served(domain)) {
+        Some(domain) if !sites.is_empty() => bail!(
+            "no [[site]] has the host {domain} ({setting}); add it to `host` of the site that \
+             serves it"
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// An error if a site asks for the certificate of a host that it does not serve.
 fn check_domains(sites: &[SiteConfig]) -> anyhow::Result<()> {
     let by_host = by_host(sites);

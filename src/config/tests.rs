@@ -62,6 +62,26 @@ fn domains_open_the_ports_of_the_web_unless_addresses_are_set() {
 }
 
 #[test]
+fn clients_that_need_a_certificate_are_redirected_to_https_unless_set_otherwise() {
+    for (text, redirect) in [
+        ("", Some(true)),
+        ("http.redirect_to_https = false", Some(false)),
+        ("tls.client_certificate = 'optional'", None),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("tls.listen = ':8443'\ntls.client_ca = 'ca.pem'\n{text}");
+        let text = format!("{text}\n[[site]]\nhost = 'a.example'");
+        std::fs::write(dir.path().join("surus.toml"), &text).unwrap();
+        let mut loaded = load(dir.path(), None, std::iter::empty(), None).unwrap();
+        loaded.serve(&[], &[]);
+        let config = loaded.config;
+        assert_eq!(config.http.redirect_to_https, redirect, "{text}");
+        let site = &config.sites[0].config;
+        assert_eq!(site.http.redirect_to_https, redirect, "{text}");
+    }
+}
+
+#[test]
 fn single_value_stands_for_a_list_of_one() {
     for (setting, value) in [
         ("site.index", "'a.php'"),

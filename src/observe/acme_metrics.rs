@@ -17,9 +17,15 @@ struct AcmeAttempt {
     result: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AcmeDomain {
+    domain: String,
+}
+
 #[derive(Default)]
 pub struct AcmeMetrics {
     attempts: Family<AcmeAttempt, Counter>,
+    store_failures: Family<AcmeDomain, Counter>,
     /// By domain.
     last: RwLock<BTreeMap<String, AcmeStatus>>,
     /// The domains without a valid certificate.
@@ -33,6 +39,11 @@ impl AcmeMetrics {
             "Attempts to get a certificate, by domain and result",
             self.attempts.clone(),
         );
+        registry.register(
+            "acme_store_failures",
+            "Failures to store a certificate, by domain",
+            self.store_failures.clone(),
+        );
     }
 
     /// Registers the domain with 0, so that its first attempt is an increase.
@@ -40,11 +51,17 @@ impl AcmeMetrics {
         for result in ["issued", "failed"] {
             drop(self.counter(domain, result));
         }
+        drop(self.store_counter(domain));
     }
 
     pub fn attempted(&self, domain: &str, is_issued: bool) {
         let result = if is_issued { "issued" } else { "failed" };
         self.counter(domain, result).inc();
+    }
+
+    /// The domain's certificate could not be stored, and is served from memory.
+    pub fn store_failed(&self, domain: &str) {
+        self.store_counter(domain).inc();
     }
 
     /// Forgets what attempts for other domains have said.
@@ -70,7 +87,7 @@ impl AcmeMetrics {
         *self.pending.write().unwrap_or_else(PoisonError::into_inner) = domains;
     }
 
-    /// The domains that lack a valid certificate, or a new one.
+    /// The domains that lack a valid certificate, a new one, or one that a restart keeps.
     pub fn lacking(&self) -> Vec<DomainStatus> {
         let pending = self.pending.read().unwrap_or_else(PoisonError::into_inner);
         let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
@@ -84,6 +101,7 @@ impl AcmeMetrics {
                 is_pending: pending.contains(domain),
                 next: attempt.map(|attempt| attempt.next),
                 reason: attempt.and_then(|attempt| attempt.reason.clone()),
+                is_unstored: attempt.is_some_and(|attempt| attempt.is_unstored),
             }
         };
         domains.into_iter().map(status).collect()
@@ -94,6 +112,12 @@ impl AcmeMetrics {
         self.attempts
             .get_or_create_owned(&AcmeAttempt { domain, result })
     }
+
+    fn store_counter(&self, domain: &str) -> Counter {
+        let domain = domain.to_owned();
+        self.store_failures
+            .get_or_create_owned(&AcmeDomain { domain })
+    }
 }
 
 #[cfg(test)]
@@ -101,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn domains_without_a_certificate_and_failed_renewals_are_listed() {
+    fn domains_without_a_certificate_a_new_one_or_a_stored_one_are_listed() {
         let acme = AcmeMetrics::default();
         assert!(acme.lacking().is_empty());
         acme.set_pending(["new.example", "refused.example"].map(String::from).into());
@@ -109,11 +133,13 @@ mod tests {
             ("refused.example", Some("no such domain")),
             ("renewed.example", None),
             ("stale.example", Some("the authority is away")),
+            ("unstored.example", Some("the disk is full")),
         ] {
             acme.set_last(AcmeStatus {
                 domain: domain.into(),
                 next: 7,
                 reason: reason.map(String::from),
+                is_unstored: domain == "unstored.example",
             });
         }
         let status = |domain: &str, is_pending, next, reason: Option<&str>| DomainStatus {
@@ -121,6 +147,7 @@ mod tests {
             is_pending,
             next,
             reason: reason.map(String::from),
+            is_unstored: domain == "unstored.example",
         };
         let expected = [
             status("new.example", true, None, None),
@@ -131,6 +158,7 @@ mod tests {
                 Some(7),
                 Some("the authority is away"),
             ),
+            status("unstored.example", false, Some(7), Some("the disk is full")),
         ];
         assert_eq!(acme.lacking(), expected);
         acme.retain(&["refused.example".to_owned()].into());

@@ -176,9 +176,12 @@ pub struct AcmeStatus {
     /// Why there is no certificate, or no new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The certificate is served from memory, and cannot be stored for that reason.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unstored: bool,
 }
 
-/// A domain of `[acme]` without a valid certificate, or whose certificate was not renewed.
+/// A domain of `[acme]` without a valid certificate, or with one that was not renewed or stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainStatus {
     pub domain: String,
@@ -187,9 +190,12 @@ pub struct DomainStatus {
     /// When the next attempt is due, in seconds since 1970. None before the first one has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// Why the last attempt has brought no certificate.
+    /// Why the last attempt has brought no certificate, or why it is not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// As in [`AcmeStatus`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unstored: bool,
 }
 
 /// A site of the server.

@@ -49,11 +49,16 @@ pub fn fork_into(keep: &[BorrowedFd<'_>], run: impl FnOnce() -> i32) -> io::Resu
     unsafe { libc::_exit(status) }
 }
 
-/// Runs `run` in a process of its own, and waits for it. Returns its exit status, if it has one,
-/// and what it has written, read from its beginning. Its other memory is freed with it.
-pub fn ask(run: impl FnOnce(&File) -> i32) -> io::Result<(Option<i32>, File)> {
+/// Runs `run` in a process of its own, which has the descriptors `keep`, and waits for it. Returns
+/// its exit status, if it has one, and what it has written, read from its beginning. Its other
+/// memory is freed with it.
+pub fn ask(
+    keep: &[BorrowedFd<'_>],
+    run: impl FnOnce(&File) -> i32,
+) -> io::Result<(Option<i32>, File)> {
     let mut output = File::from(crate::process::writable_memory_file()?);
-    let pid = fork_into(&[output.as_fd()], || run(&output))?;
+    let keep: Vec<BorrowedFd<'_>> = keep.iter().copied().chain([output.as_fd()]).collect();
+    let pid = fork_into(&keep, || run(&output))?;
     let status = loop {
         match reap(pid) {
             Some(status) => break crate::process::exit_status(status),

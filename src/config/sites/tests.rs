@@ -230,7 +230,7 @@ fn certificates_domains_and_log_file_are_not_inherited() {
 fn domains_of_sites_are_served_together_and_redirect_their_own_site() {
     let dir = tempfile::tempdir().unwrap();
     let text = "acme.domains = ['both.test', 'a.test']\n\
-                [[site]]\nhost = 'a.test'\nacme.domains = 'a.test'\n\
+                [[site]]\nhost = ['a.test', 'both.test']\nacme.domains = 'a.test'\n\
                 [[site]]\nhost = '*.b.test'\nacme.domains = ['x.b.test', 'y.b.test']\n\
                 [[site]]\nhost = 'plain.example'\n";
     std::fs::write(dir.path().join("surus.toml"), text).unwrap();
@@ -253,7 +253,11 @@ fn domains_of_sites_are_served_together_and_redirect_their_own_site() {
     let owned = |domains: &str, redirects| (domains.to_owned(), redirects);
     let (all, sites) = load(&[]);
     assert_eq!(all, "both.test a.test x.b.test y.b.test");
-    let expected = [("a.test", true), ("x.b.test y.b.test", true), ("", false)];
+    let expected = [
+        ("both.test a.test", true),
+        ("x.b.test y.b.test", true),
+        ("", false),
+    ];
     assert_eq!(
         sites,
         expected.map(|(domains, redirects)| owned(domains, redirects))
@@ -265,6 +269,24 @@ fn domains_of_sites_are_served_together_and_redirect_their_own_site() {
         sites,
         expected.map(|(domains, redirects)| owned(domains, redirects))
     );
+}
+
+#[test]
+fn common_domain_that_no_site_has_is_rejected_with_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    for (host, is_rejected) in [("host = 'a.test'", true), ("default = true", false)] {
+        let text = format!("acme.domains = 'b.test'\n[[site]]\n{host}\n");
+        std::fs::write(dir.path().join("surus.toml"), text).unwrap();
+        let loaded = crate::config::load(dir.path(), None, std::iter::empty(), None).unwrap();
+        let Config { acme, sites, .. } = loaded.config;
+        let checked = check_served(&acme.domains, "acme.domains", &sites);
+        assert_eq!(checked.is_err(), is_rejected, "{host}");
+        if let Err(error) = checked {
+            let error = format!("{error:#}");
+            let says = "no [[site]] has the host b.test (acme.domains)";
+            assert!(error.contains(says), "{error}");
+        }
+    }
 }
 
 #[test]

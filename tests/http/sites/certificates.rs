@@ -74,7 +74,12 @@ fn hosts_of_a_site_select_its_certificate() {
 fn reload_serves_a_new_site_with_its_certificate() {
     let [one, two] = ["One", "Two"].map(Authority::new);
     let dir = project(&[PAGE]);
-    let toml = ["tls.listen = '127.0.0.1:0'\n", &site("one"), &site("two")];
+    let toml = [
+        "tls.listen = '127.0.0.1:0'\n",
+        &site("one"),
+        &site("two"),
+        "[[site]]\nhost = 'bare.example'\nhttp.redirect_to_https = true\n",
+    ];
     let write = |parts: &[&str]| {
         std::fs::write(dir.path().join("surus.toml"), parts.concat()).unwrap();
     };
@@ -91,6 +96,8 @@ fn reload_serves_a_new_site_with_its_certificate() {
     let (is_fine, said) = surus("reload", dir.path());
     assert!(is_fine, "{said}");
     assert!(secure.has("two.example", &two) && secure.has("one.example", &one));
+    let bare = "no certificate is for a host that is redirected to HTTPS";
+    (secure.surus).wait_for_log(|log| log.contains(bare) && log.contains("host=\"bare.example\""));
     let log = secure.surus.log();
     assert_eq!(
         body(&get(&secure.surus, "two.example", "/")),
@@ -278,6 +285,24 @@ fn redirect_and_hsts_are_those_of_the_site() {
 }
 
 #[test]
+fn site_that_has_not_booted_redirects_to_https() {
+    let authority = Authority::new("Test");
+    let fails = "<?php throw new Exception('at the boot'); surus_serve(1);";
+    let dir = project(&[PAGE, ("bad/index.php", fails)]);
+    let toml = [
+        "tls.listen = '127.0.0.1:0'\n",
+        &site("good"),
+        "[[site]]\nhost = 'bad.example'\nproject = 'bad'\nhttp.redirect_to_https = true\n",
+    ];
+    std::fs::write(dir.path().join("surus.toml"), toml.concat()).unwrap();
+    let issued = authority.issue(&["good.example", "bad.example"]);
+    issued.write(dir.path(), "good");
+    let secure = start(dir.path(), authority);
+    assert_eq!(get(&secure.surus, "bad.example", "/").status, 301);
+    assert_eq!(https(&secure, "bad.example", "/").status, 503);
+}
+
+#[test]
 fn domain_of_a_site_gets_a_certificate_and_redirects_that_site_alone() {
     let dir = project(&[PAGE]);
     with_admin(
@@ -303,21 +328,29 @@ fn domain_of_a_site_gets_a_certificate_and_redirects_that_site_alone() {
 }
 
 #[test]
-fn domain_of_the_command_line_that_no_site_has_is_rejected() {
+fn domain_that_no_site_has_is_rejected_unless_the_command_line_replaces_it() {
     let dir = project(&[PAGE]);
     with_admin(
         &dir,
-        "acme.directory = 'authority'\ntls.listen = '127.0.0.1:0'\n\
+        "acme.directory = 'authority'\nacme.domains = 'gone.test'\n\
+         tls.listen = '127.0.0.1:0'\n\
          [[site]]\nhost = 'shop.test'\n",
     );
-    let start = |domain| {
-        let args = ["--workers", "1", "--domain", domain];
+    let start = |options: &[&str]| {
+        let args = [&["--workers", "1"][..], options].concat();
         Surus::spawn(dir.path(), &args, &[])
     };
-    let log = start("other.test").err().unwrap();
-    let why = "no [[site]] has the host other.test (--domain)";
-    assert!(log.contains(why), "{log}");
-    assert!(start("shop.test").is_ok());
+    for (options, setting) in [
+        (&["--domain", "other.test"][..], "other.test (--domain)"),
+        (&[], "gone.test (acme.domains)"),
+    ] {
+        let log = start(options).err().unwrap();
+        let why = format!("no [[site]] has the host {setting}");
+        assert!(log.contains(&why), "{log}");
+    }
+    // It replaces the other one.
+    let started = start(&["--domain", "shop.test"]);
+    assert!(started.is_ok(), "{:?}", started.err());
 }
 
 #[test]
@@ -327,12 +360,15 @@ fn certificate_of_a_site_without_a_port_or_with_another_host_is_named() {
         .issue(&["other.example"])
         .write(dir.path(), "one");
     let file = dir.path().join("surus.toml");
-    std::fs::write(&file, site("one")).unwrap();
+    std::fs::write(dir.path().join("ca.pem"), Authority::new("Clients").pem).unwrap();
+    let client_ca = "tls.client_ca = 'ca.pem'\n";
+    std::fs::write(&file, [client_ca, &site("one")].concat()).unwrap();
     let (is_fine, checked) = surus("check", dir.path());
     assert!(
         !is_fine && checked.contains("site one has tls.certificate"),
         "{checked}"
     );
+    assert!(checked.contains("gives pages of site one"), "{checked}");
     let log = Surus::spawn(dir.path(), &[], &[]).err().unwrap();
     assert!(log.contains("tls.listen is empty"), "{log}");
     std::fs::write(

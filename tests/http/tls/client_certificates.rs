@@ -72,6 +72,22 @@ fn required_certificate_is_seen_by_php() {
 }
 
 #[test]
+fn invalid_request_without_tls_gets_no_page_of_the_site() {
+    let dir = site();
+    std::fs::create_dir(dir.path().join("errors")).unwrap();
+    std::fs::write(dir.path().join("errors/400.html"), "own page").unwrap();
+    let (secure, clients) = serve(dir.path(), "require");
+    let with_certificate = connect(&secure, &clients.issue(&["alice"]));
+    let without_tls = Wire::connect(&secure.surus);
+    for (mut wire, is_page) in [(with_certificate, true), (without_tls, false)] {
+        let answer = wire.ask("GET / HTTP/1.1\r\nHost: a b\r\n\r\n").unwrap();
+        assert_eq!(answer.status, 400);
+        let body = String::from_utf8_lossy(&answer.body);
+        assert_eq!(body == "own page", is_page, "{body}");
+    }
+}
+
+#[test]
 fn optional_certificate_may_be_missing_but_not_wrong() {
     let dir = site();
     let (secure, clients) = serve(dir.path(), "optional");

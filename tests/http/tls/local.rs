@@ -66,22 +66,29 @@ fn trust_puts_the_authority_into_the_stores_and_takes_it_out() {
         mount -t tmpfs tmpfs /usr/local/share/ca-certificates || exit 99
         cp -a /etc/ssl/certs $DIR/certs
         mount --bind $DIR/certs /etc/ssl/certs
-        mkdir -p $HOME/.pki/nssdb
-        certutil -N -d sql:$HOME/.pki/nssdb --empty-password
+        profile=$HOME/.config/mozilla/firefox/a.default
+        for store in $HOME/.pki/nssdb $profile; do
+            mkdir -p $store
+            certutil -N -d sql:$store --empty-password
+        done
         ask() { curl --silent --show-error --max-time 60 https://localhost:$PORT/; }
         $SURUS trust $DIR
         ask
         certutil -L -d sql:$HOME/.pki/nssdb | grep 'Surus local authority .*C,,'
+        certutil -L -d sql:$profile | grep 'Surus local authority .*C,,'
         $SURUS trust $DIR
         $SURUS trust --remove $DIR
         if ask; then exit 3; fi
         if certutil -L -d sql:$HOME/.pki/nssdb | grep Surus; then exit 4; fi
+        if certutil -L -d sql:$profile | grep Surus; then exit 5; fi
         $SURUS trust --remove $DIR";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]);
     command.env("SURUS", env!("CARGO_BIN_EXE_surus"));
     command.env("SURUS_ACME_DIRECTORY", dir.path().join("authority"));
     command.env("HOME", dir.path().join("home"));
+    command.env_remove("XDG_CONFIG_HOME");
+    command.env_remove("XDG_DATA_HOME");
     command.env("DIR", dir.path()).env("PORT", port);
     let output = command.output().unwrap();
     let said = format!(
@@ -125,10 +132,13 @@ fn ordinary_user_is_told_the_command_for_the_store_of_the_system() {
     let remedy = format!("sudo surus trust --certificate {}", file.display());
     assert_eq!(status, Some(1));
     assert!(said.contains(&remedy), "{said}");
+    let hint = "this user has no store; a browser makes it at its first start";
+    assert!(said.contains(hint), "{said}");
     // The system does not trust it.
     let (status, said) = trust(&["--remove"]);
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("system: not trusted any more"), "{said}");
+    assert!(said.contains("this user has no store\n"), "{said}");
 }
 
 #[test]

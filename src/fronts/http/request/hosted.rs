@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::header::{HOST, HeaderMap, HeaderValue, STRICT_TRANSPORT_SECURITY};
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, Uri};
 use tokio::sync::{Semaphore, watch};
 
 use crate::app::Application;
@@ -87,10 +87,10 @@ impl HostedSite {
     }
 
     /// Determines which page the client of a request sees if it fails.
-    pub fn view(&self, headers: &HeaderMap, peer: &Peer) -> ErrorView {
+    pub fn view(&self, target: &Uri, headers: &HeaderMap, peer: &Peer) -> ErrorView {
         match self.application.get() {
-            Some(application) => application.view(headers, peer),
-            None => self.unbooted_pages.load().view(headers, peer),
+            Some(application) => application.view(target, headers, peer),
+            None => self.unbooted_pages.load().view(target, headers, peer),
         }
     }
 

@@ -24,6 +24,8 @@ pub struct Https {
     port: u16,
     /// The port at which HTTP/3 is offered. None: the one that Surus listens on.
     public_port: Option<u16>,
+    /// A request without TLS must get no page, also before there is a certificate of the server.
+    requires_client_certificate: bool,
     /// The ports of HTTP/3, each with the `Alt-Svc` that offers it.
     http_3: Vec<(String, HeaderValue)>,
     answers: Arc<ChallengeAnswers>,
@@ -34,6 +36,7 @@ impl Https {
         Https {
             port: tls.port(),
             public_port: tls.public_port,
+            requires_client_certificate: tls.requires_client_certificate(),
             http_3: Vec::new(),
             answers,
         }
@@ -62,6 +65,12 @@ impl Https {
         Some(Response::new(ResponseBody::from(text)))
     }
 
+    /// Whether errors of a site have its own pages. Requests that must be sent over TLS with a
+    /// certificate get short texts.
+    pub fn shows_pages(&self, settings: &Settings, is_https: impl FnOnce() -> bool) -> bool {
+        !self.requires_client_certificate || settings.redirect_to_https != Some(true) || is_https()
+    }
+
     /// The answer to a request that the client must send over TLS, by the settings of its site.
     pub fn redirect(
         &self,
@@ -77,7 +86,7 @@ impl Https {
             let why = "the redirect to HTTPS needs a Host";
             return Some(Err(reject(StatusCode::BAD_REQUEST, why)));
         };
-        if self.answers.is_pending(without_port(host)) {
+        if !self.requires_client_certificate && self.answers.is_pending(without_port(host)) {
             return None;
         }
         let target = parts
@@ -110,6 +119,7 @@ impl Https {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -127,6 +137,35 @@ mod tests {
                 ..Https::default()
             };
             assert_eq!(https.location(host, "/?a"), expected);
+        }
+    }
+
+    #[test]
+    fn host_without_certificate_is_redirected_and_shows_no_pages_if_clients_need_one() {
+        let answers: Arc<ChallengeAnswers> = Arc::default();
+        answers.set_pending(["a.example".to_owned()].into());
+        let settings = Settings {
+            redirect_to_https: Some(true),
+            ..Settings::default()
+        };
+        let request = http::Request::get("/").header(header::HOST, "a.example");
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        for (client_ca, kind, is_redirected) in [
+            (None, tls::ClientCertificate::Require, false),
+            (Some("ca.pem"), tls::ClientCertificate::Optional, false),
+            (Some("ca.pem"), tls::ClientCertificate::Require, true),
+        ] {
+            let tls = tls::Settings {
+                client_ca: client_ca.map(Into::into),
+                client_certificate: kind,
+                ..tls::Settings::default()
+            };
+            let https = Https::new(&tls, answers.clone());
+            let answer = https.redirect(&settings, &parts, || false);
+            assert_eq!(answer.is_some(), is_redirected, "{client_ca:?} {kind:?}");
+            assert_eq!(https.shows_pages(&settings, || false), !is_redirected);
+            assert!(https.shows_pages(&settings, || true));
+            assert!(https.shows_pages(&Settings::default(), || false));
         }
     }
 

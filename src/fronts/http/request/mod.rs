@@ -143,7 +143,12 @@ impl Service {
             guard.trace = traced::begin(tracer, &mut parts, guard.began, client);
         }
         let is_page = (self.live_reload.as_ref()).is_some_and(|live| live.prepare(&mut parts));
-        let view = hosted.map_or(ErrorView::Text, |site| site.view(&parts.headers, peer));
+        let is_https = || forwarded::origin(peer, &parts.headers, proxies).https;
+        let view = hosted
+            .filter(|site| self.https.shows_pages(&site.settings, is_https))
+            .map_or(ErrorView::Text, |site| {
+                site.view(&parts.uri, &parts.headers, peer)
+            });
         let server = peer.server.clone();
         let source = RequestSource {
             site,

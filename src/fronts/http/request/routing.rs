@@ -99,15 +99,16 @@ impl Service {
         if let Some(host) = forwarded::host(peer, &parts.headers, proxies) {
             parts.headers.insert(header::HOST, host);
         }
-        let (site, _) = match self.sites.application(source.site) {
-            Ok(selected) => selected,
-            Err(rejection) => return Ok(Dispatch::Rejected(rejection).into()),
-        };
+        // Also while the site has not booted.
+        let site = source.site.and_then(|number| self.sites.get(number));
         let is_https = || forwarded::origin(peer, &parts.headers, proxies).https;
-        match self.https.redirect(&site.settings, &parts, is_https) {
+        match site.and_then(|site| self.https.redirect(&site.settings, &parts, is_https)) {
             None => {}
             Some(Ok(response)) => return Ok(Dispatch::Answer(response).into()),
             Some(Err(rejection)) => return Ok(Dispatch::Rejected(rejection).into()),
+        }
+        if let Err(rejection) = self.sites.application(source.site) {
+            return Ok(Dispatch::Rejected(rejection).into());
         }
         let live = self.live_reload.as_ref();
         if let Some(response) = live.and_then(|live| live.answer(&parts)) {

@@ -21,6 +21,8 @@ pub struct TlsFiles {
     pub client_ca: Option<PemFile>,
     /// What authorities have issued for the domains of `[acme]`.
     pub acquired: Vec<Acquired>,
+    /// Why certificates of local domains could not be renewed.
+    pub unrenewed: Option<String>,
 }
 
 /// A domain and its files, each with a chain and its key. A file that cannot be read is an error.
@@ -28,6 +30,8 @@ pub struct TlsFiles {
 pub struct Acquired {
     pub domain: String,
     pub files: Vec<Result<PemFile, String>>,
+    /// Why one of the files is in memory only.
+    pub unstored: Option<String>,
 }
 
 /// The files of a site, or why they cannot be read.
@@ -86,6 +90,7 @@ impl TlsFiles {
             sites,
             client_ca: client_ca.map(read).transpose()?,
             acquired,
+            unrenewed: None,
         })
     }
 
@@ -130,18 +135,27 @@ impl PemFile {
         if bytes.len() as u64 > MAX_BYTES {
             bail!("{} is larger than 1M; name a PEM file", name());
         }
-        let text = blocks(&String::from_utf8_lossy(&bytes));
+        let file = PemFile::parse(path, setting, &bytes)?;
+        Ok(PemFile {
+            is_public: mode & 0o004 != 0,
+            ..file
+        })
+    }
+
+    /// A file with this content.
+    pub fn parse(path: &Path, setting: &str, bytes: &[u8]) -> anyhow::Result<PemFile> {
+        let text = blocks(&String::from_utf8_lossy(bytes));
         if text.is_empty() {
             bail!(
-                "{} is not a PEM file: it has no line `-----BEGIN …-----`; convert a DER file \
-                 with `openssl x509 -inform DER` or `openssl pkey -inform DER`",
-                name()
+                "{} ({setting}) is not a PEM file: it has no line `-----BEGIN …-----`; convert a \
+                 DER file with `openssl x509 -inform DER` or `openssl pkey -inform DER`",
+                path.display()
             );
         }
         Ok(PemFile {
             path: path.to_path_buf(),
             text,
-            is_public: mode & 0o004 != 0,
+            is_public: false,
         })
     }
 }

@@ -26,6 +26,7 @@ use tracing::{error, info, warn};
 pub use settings::{ClientCertificate, MinVersion, Settings};
 
 use self::acme::answers::{self, ChallengeAnswers};
+use self::acme::settings::Domain;
 use self::certificates::{BySite, Served};
 use self::files::{Acquired, TlsFiles};
 use crate::app::by_host::ByHost;
@@ -60,6 +61,8 @@ pub struct Tls {
     pub clock_moved: Notify,
     /// Locked while it is decided which certificates are served.
     source: Mutex<Arc<CertificateSource>>,
+    /// Locked by `watch::reload`, so that a slow reading replaces no later one.
+    reloading: tokio::sync::Mutex<()>,
     current: ArcSwap<Loaded>,
     metrics: Arc<Metrics>,
 }
@@ -83,11 +86,16 @@ pub struct Loaded {
     /// For HTTP/3.
     quic: Arc<ServerConfig>,
     certificates: Vec<Served>,
+    /// Those of the domains of `[acme]`.
+    acquired: BTreeMap<String, Served>,
     /// The sites whose files cannot be used, and why. If they could be used before, what they had
     /// then is served.
     unusable: BTreeMap<String, String>,
-    /// The domains of `[acme]` without a certificate that clients trust.
+    /// The domains of `[acme]` without a certificate of an authority, or with an expired one.
     pending: BTreeSet<String>,
+    /// Those of them that no certificate is for. An expired one counts: the clock of this machine
+    /// may be wrong.
+    uncovered: BTreeSet<String>,
     ticketer: Arc<dyn ProducesTickets>,
 }
 
@@ -105,7 +113,7 @@ impl Tls {
         for (site, error) in &loaded.unusable {
             error!(site, error, "the certificates of a site cannot be used");
         }
-        answers.set_pending(loaded.pending.clone());
+        answers.set_pending(loaded.uncovered.clone());
         let limiter = ConnectionLimiter::new(settings.max_handshakes, "tls.max_handshakes");
         Ok(Arc::new(Tls {
             settings,
@@ -114,6 +122,7 @@ impl Tls {
             answers,
             clock_moved: Notify::new(),
             source: Mutex::new(Arc::new(source)),
+            reloading: tokio::sync::Mutex::default(),
             current: ArcSwap::from_pointee(loaded),
             metrics,
         }))
@@ -181,13 +190,28 @@ impl Tls {
 
     fn serve(&self, loaded: Loaded) {
         loaded.report(&self.metrics);
-        self.answers.set_pending(loaded.pending.clone());
+        self.answers.set_pending(loaded.uncovered.clone());
         self.current.store(Arc::new(loaded));
     }
 
     /// Why the certificates of this site cannot be used, as they were read last.
     pub fn site_error(&self, site: &str) -> Option<String> {
         self.current.load().unusable.get(site).cloned()
+    }
+
+    /// Why the certificate of this domain of `[acme]` is not stored, though it is served.
+    pub fn unstored(&self, domain: &str) -> Option<String> {
+        let loaded = self.current.load();
+        let mut acquired = loaded.files.acquired.iter();
+        acquired
+            .find(|acquired| acquired.domain == domain)
+            .and_then(|acquired| acquired.unstored.clone())
+    }
+
+    /// Whether one of the certificates is for this host.
+    pub fn is_covered(&self, host: &str) -> bool {
+        let loaded = self.current.load();
+        loaded.certificates.iter().any(|served| served.is_for(host))
     }
 
     /// An error if those of any site cannot be used.
@@ -231,20 +255,30 @@ impl Loaded {
         let mut certificates: Vec<Served> = served.collect::<anyhow::Result<_>>()?;
         let now = SystemTime::now();
         let mut pending = BTreeSet::new();
-        let mut missing = Vec::new();
+        let (mut missing, mut all_acquired) = (Vec::new(), BTreeMap::new());
         for acquired in &files.acquired {
-            match newest(acquired, &provider) {
-                Some(served) => {
-                    if served.ends() <= now {
-                        pending.insert(acquired.domain.clone());
-                    }
-                    certificates.push(served);
-                }
-                None => {
-                    pending.insert(acquired.domain.clone());
-                    missing.push(acquired.domain.clone());
-                }
+            let domain = &acquired.domain;
+            let usable = usable(acquired, &provider);
+            // Neither damage nor a failed renewal takes a certificate from clients.
+            let may_lack = usable.len() < acquired.files.len() || files.unrenewed.is_some();
+            let before = before.filter(|_| may_lack);
+            let before = before.and_then(|before| before.acquired.get(domain).cloned());
+            let Some(served) = usable.into_iter().chain(before).max_by_key(Served::ends) else {
+                pending.insert(domain.clone());
+                missing.push(domain.clone());
+                continue;
+            };
+            if served.ends() <= now {
+                pending.insert(domain.clone());
             }
+            certificates.push(served.clone());
+            all_acquired.insert(domain.clone(), served);
+        }
+        let is_local = |domain: &String| domain.parse::<Domain>().is_ok_and(|it| it.is_local());
+        if let Some(why) = &files.unrenewed
+            && missing.iter().any(is_local)
+        {
+            bail!("{why}");
         }
         let mut unusable = BTreeMap::new();
         for own in &files.sites {
@@ -257,11 +291,15 @@ impl Loaded {
                 }
             }
         }
-        let placeholder = match missing.is_empty() {
+        let is_covered = |domain: &String| certificates.iter().any(|it| it.is_for(domain));
+        let uncovered = missing.iter().filter(|domain| !is_covered(domain));
+        let uncovered: BTreeSet<String> = uncovered.cloned().collect();
+        let placeholder = match uncovered.is_empty() {
             true => None,
             false => {
-                let key = answers::placeholder(&missing, &provider);
-                Served::placeholder(missing, key.context("cannot make a certificate")?)
+                let hosts: Vec<String> = uncovered.iter().cloned().collect();
+                let key = answers::placeholder(&hosts, &provider);
+                Served::placeholder(hosts, key.context("cannot make a certificate")?)
             }
         };
         let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -304,8 +342,10 @@ impl Loaded {
             config: Arc::new(config),
             quic: Arc::new(quic),
             certificates,
+            acquired: all_acquired,
             unusable,
             pending,
+            uncovered,
             ticketer,
         })
     }
@@ -347,6 +387,7 @@ impl Loaded {
             .iter()
             .filter_map(Served::warning)
             .chain(public)
+            .chain(self.files.unrenewed.clone())
     }
 
     /// The domains that Surus has yet to get a certificate for.
@@ -365,8 +406,8 @@ impl Loaded {
     }
 }
 
-/// The certificate of a domain that ends last. A damaged file must not stop the others.
-fn newest(acquired: &Acquired, provider: &CryptoProvider) -> Option<Served> {
+/// The certificates of a domain. A damaged file must not stop the others.
+fn usable(acquired: &Acquired, provider: &CryptoProvider) -> Vec<Served> {
     let domain = &acquired.domain;
     let served = acquired.files.iter().filter_map(|file| {
         let file = file.as_ref().map_err(|why| anyhow::anyhow!("{why}"));
@@ -378,7 +419,7 @@ fn newest(acquired: &Acquired, provider: &CryptoProvider) -> Option<Served> {
             })
             .ok()
     });
-    served.max_by_key(Served::ends)
+    served.collect()
 }
 
 /// Selects certificates, also for validations of authorities (TLS-ALPN-01).
@@ -409,61 +450,4 @@ fn versions(least: MinVersion) -> &'static [&'static SupportedProtocolVersion] {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::files::{Pair, PemFile};
-    use super::*;
-
-    /// A source that has another certificate each time.
-    fn source(name: &'static str) -> CertificateSource {
-        let file = move |text: String| PemFile {
-            path: name.into(),
-            text,
-            is_public: false,
-        };
-        let read = move || -> anyhow::Result<TlsFiles> {
-            let made = rcgen::generate_simple_self_signed(["a.example".to_owned()])?;
-            let pair = Pair {
-                certificate: file(made.cert.pem()),
-                key: file(made.signing_key.serialize_pem()),
-            };
-            Ok(TlsFiles {
-                pairs: vec![pair],
-                sites: Vec::new(),
-                client_ca: None,
-                acquired: Vec::new(),
-            })
-        };
-        CertificateSource {
-            hosts: Arc::new(ByHost::new([], None)),
-            read: Box::new(move || {
-                let files = read();
-                Box::pin(async move { files })
-            }),
-        }
-    }
-
-    #[tokio::test]
-    async fn files_of_a_replaced_source_are_not_served() {
-        let (answers, metrics) = (Arc::default(), Arc::default());
-        let settings = Settings::default();
-        let tls = Tls::start(settings, source("first"), answers, metrics).await;
-        let tls = tls.unwrap();
-        let served = || {
-            let current = tls.current.load();
-            let first = &current.certificates[0];
-            (first.path.clone(), first.leaf().map(<[u8]>::to_vec))
-        };
-        let late = tls.read().await.unwrap().unwrap();
-        let late = tls.prepare(late).unwrap();
-        let next = source("next");
-        let loaded = tls.prepare_from(&next).await.unwrap();
-        tls.exchange(next, loaded);
-        let exchanged = served();
-        assert_eq!(exchanged.0.to_str(), Some("next"));
-        tls.change_over(late);
-        assert_eq!(served(), exchanged);
-        let changed = tls.read().await.unwrap().unwrap();
-        tls.change_over(tls.prepare(changed).unwrap());
-        assert_ne!(served(), exchanged);
-    }
-}
+mod tests;

@@ -77,6 +77,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Whether every client needs a certificate.
+    pub fn requires_client_certificate(&self) -> bool {
+        self.client_ca.is_some() && self.client_certificate == ClientCertificate::Require
+    }
+
     /// The port that redirects of `http.redirect_to_https` name.
     pub fn port(&self) -> u16 {
         let ports = self.listen.iter().filter_map(|address| match address {

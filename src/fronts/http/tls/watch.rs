@@ -31,7 +31,8 @@ pub async fn run(tls: Arc<Tls>) {
         is_reported: true,
     };
     loop {
-        next_check(&tls.connecting, persistent.is_pending()).await;
+        let is_unrenewed = tls.current.load().files.unrenewed.is_some();
+        next_check(&tls.connecting, persistent.is_pending(), is_unrenewed).await;
         let reloaded = reload(&tls).await.and_then(|()| tls.check_sites());
         let error = reloaded.err().map(text);
         if let Some(error) = persistent.report(error) {
@@ -53,18 +54,25 @@ pub async fn run(tls: Arc<Tls>) {
 }
 
 /// Waits until the files must be read again. The first client after a pause causes that.
-/// Otherwise a timer would run every few seconds for certificates that no client gets.
-async fn next_check(connecting: &Activity, is_urgent: bool) {
+/// Otherwise a timer would run every few seconds for certificates that no client gets. Each
+/// reading tries to store local certificates again, so `is_unrenewed` makes them rare.
+async fn next_check(connecting: &Activity, is_urgent: bool, is_unrenewed: bool) {
     connecting.reset();
     tokio::time::sleep(INTERVAL).await;
-    if connecting.is_quiet() && !is_urgent {
-        let connected = connecting.recorded();
-        let _ = tokio::time::timeout(IDLE_INTERVAL - INTERVAL, connected).await;
+    if is_urgent {
+        return;
+    }
+    let rest = IDLE_INTERVAL - INTERVAL;
+    if is_unrenewed {
+        tokio::time::sleep(rest).await;
+    } else if connecting.is_quiet() {
+        let _ = tokio::time::timeout(rest, connecting.recorded()).await;
     }
 }
 
 /// Serves what has changed.
 pub async fn reload(tls: &Tls) -> anyhow::Result<()> {
+    let _one_at_a_time = tls.reloading.lock().await;
     if let Some(changed) = tls.read().await? {
         tls.change_over(tls.prepare(changed)?);
     }
@@ -137,21 +145,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn files_are_read_often_only_while_clients_connect() {
         let connecting = Activity::new();
-        let seconds = async |is_urgent| {
+        let seconds = async |is_urgent, is_unrenewed| {
             let began = tokio::time::Instant::now();
-            next_check(&connecting, is_urgent).await;
+            next_check(&connecting, is_urgent, is_unrenewed).await;
             began.elapsed().as_secs()
         };
-        assert_eq!(seconds(false).await, 300);
-        assert_eq!(seconds(true).await, 5);
+        assert_eq!(seconds(false, false).await, 300);
+        assert_eq!(seconds(true, false).await, 5);
+        assert_eq!(seconds(true, true).await, 5);
         // A client connects after so many seconds.
-        for (at, expected) in [(1, 5), (60, 60)] {
+        for (at, is_unrenewed, expected) in [
+            (1, false, 5),
+            (60, false, 60),
+            (1, true, 300),
+            (60, true, 300),
+        ] {
             let client = async {
                 tokio::time::sleep(Duration::from_secs(at)).await;
                 connecting.record();
             };
-            let (taken, ()) = tokio::join!(seconds(false), client);
-            assert_eq!(taken, expected);
+            let (taken, ()) = tokio::join!(seconds(false, is_unrenewed), client);
+            assert_eq!(taken, expected, "after {at} s, unrenewed: {is_unrenewed}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod pebble;
 mod privileges;
 mod renewal;
 mod state;
+mod unstored;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::pebble::{Behaviour, Pebble};
 use super::{OBTAINED, Place, file_name, wait_for_attempt};
 use crate::common::Surus;
+use crate::common::certificates::Authority;
 use crate::common::ports::free_address;
 
 #[test]
@@ -51,6 +52,20 @@ fn domain_is_served_without_tls_until_it_has_a_certificate() {
     let acme = place.serve(&pebble, &["--domain", "a.example"], &[]);
     assert!(acme.is_trusted("a.example", &roots));
     assert!(!acme.surus().log().contains(OBTAINED));
+}
+
+#[test]
+fn domain_that_needs_client_certificates_is_never_served_without_tls() {
+    let (pebble, place) = (Pebble::start(&Behaviour::default()), Place::new());
+    let clients = Authority::new("Clients");
+    std::fs::write(place.site.path().join("clients.pem"), &clients.pem).unwrap();
+    let env = [("SURUS_TLS_CLIENT_CA", "clients.pem")];
+    let acme = place.serve(&pebble, &["--domain", "a.example"], &env);
+    assert_eq!(acme.get("a.example").0, 301);
+    // The authority validates without TLS.
+    acme.open(&pebble);
+    acme.wait_for(1, OBTAINED);
+    assert_eq!(acme.get("a.example").0, 301);
 }
 
 #[test]

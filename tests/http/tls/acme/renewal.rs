@@ -25,10 +25,9 @@ fn expired_certificate_is_renewed_without_a_lost_request() {
         while !until.load(std::sync::atomic::Ordering::Relaxed) {
             let mut wire = Wire::to(&address);
             for _ in 0..5 {
-                // The redirect begins when there is a certificate.
                 let get = "GET /index.php HTTP/1.1\r\nHost: a.example\r\n\r\n";
-                let status = wire.ask(get).unwrap().status;
-                assert!([200, 301].contains(&status), "{status}");
+                // Only clients know whether their clock is that of the machine.
+                assert_eq!(wire.ask(get).unwrap().status, 301);
                 answered += 1;
             }
         }

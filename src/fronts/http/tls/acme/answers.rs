@@ -29,7 +29,7 @@ struct State {
     texts: HashMap<String, String>,
     /// By host name.
     certificates: HashMap<String, Arc<CertifiedKey>>,
-    /// The configured hosts without a valid certificate.
+    /// The configured hosts that no certificate is for.
     pending: BTreeSet<String>,
 }
 
@@ -70,7 +70,7 @@ impl ChallengeAnswers {
         self.lock().certificates.get(&host).cloned()
     }
 
-    /// Sets the hosts without a valid certificate.
+    /// Sets the hosts that no certificate is for.
     pub fn set_pending(&self, hosts: BTreeSet<String>) {
         self.lock().pending = hosts;
     }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, ensure};
@@ -25,6 +26,7 @@ use super::order::{self, Issued};
 use super::schedule::{PAUSES, RenewalWindow, USUAL_LIMIT, pause};
 use super::settings::{Authority, Domain, Settings};
 use super::store::{AttemptFailures, Store, fill};
+use super::unstored::Unstored;
 use crate::fronts::http::tls::certificates::{self, Served};
 use crate::fronts::http::tls::clock::ClockDifference;
 use crate::fronts::http::tls::files::PemFile;
@@ -72,6 +74,8 @@ pub struct Attempt {
     failures: AttemptFailures,
     /// An operator has asked for it, so that earlier failures count less.
     is_asked: bool,
+    /// Takes the results that cannot be stored.
+    unstored: Arc<Unstored>,
 }
 
 /// A certificate that is there already.
@@ -83,20 +87,22 @@ struct CurrentCertificate {
 }
 
 impl Attempt {
-    /// In the owner of the store.
+    /// In the owner of the store. An error if results of an earlier attempt still cannot be stored.
     pub fn prepare(
         settings: &Settings,
         project: &Path,
         index: usize,
         challenges: Challenges,
         is_asked: bool,
+        unstored: &Arc<Unstored>,
     ) -> anyhow::Result<Attempt> {
         let domain = settings
             .domains
             .get(index)
             .context("there is no such domain")?;
-        let store = Store::new(settings, project)?;
+        let store = Store::with_unstored(settings, project, unstored)?;
         store.make_ready(&settings.authorities)?;
+        store.store_again(&settings.authorities, domain)?;
         let authorities = settings.authorities.iter();
         let sources = authorities.map(|authority| AttemptFiles::open(&store, authority, domain));
         let roots = settings.authority_ca.as_deref();
@@ -109,6 +115,7 @@ impl Attempt {
             sources: sources.collect::<anyhow::Result<_>>()?,
             failures: store.failures(domain),
             is_asked,
+            unstored: unstored.clone(),
         })
     }
 
@@ -127,16 +134,21 @@ impl Attempt {
         status: Option<i32>,
         is_shutdown: bool,
     ) {
-        let (Ok(store), domain) = (Store::new(settings, project), &self.domain) else {
+        let store = Store::with_unstored(settings, project, &self.unstored);
+        let (Ok(store), domain) = (store, &self.domain) else {
             return;
         };
         let mut is_kept = true;
         for source in &self.sources {
-            if let Err(error) = source.keep(&store, domain) {
+            for error in source.keep(&store, domain) {
                 is_kept = false;
                 let authority = &source.authority;
-                let error = format!("{error:#}");
-                error!(%domain, ?authority, error, "cannot store the certificate (acme.directory)");
+                error!(
+                    %domain,
+                    ?authority,
+                    error = format!("{error:#}"),
+                    "cannot store the result of an attempt"
+                );
             }
         }
         let failures = match status {

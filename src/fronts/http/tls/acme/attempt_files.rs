@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use instant_acme::{AccountCredentials, CertificateIdentifier};
@@ -22,9 +23,9 @@ pub struct AttemptFiles {
     certificate: Option<File>,
     account: Option<File>,
     limit: Option<File>,
-    pub new_account: File,
-    pub new_certificate: File,
-    new_limit: File,
+    pub new_account: Arc<File>,
+    pub new_certificate: Arc<File>,
+    new_limit: Arc<File>,
 }
 
 impl AttemptFiles {
@@ -34,7 +35,7 @@ impl AttemptFiles {
         authority: &Authority,
         domain: &Domain,
     ) -> anyhow::Result<AttemptFiles> {
-        let memory = || process::writable_memory_file().map(File::from);
+        let memory = || process::writable_memory_file().map(|file| Arc::new(File::from(file)));
         Ok(AttemptFiles {
             authority: authority.clone(),
             certificate: store.open_certificate(authority, domain)?,
@@ -49,22 +50,25 @@ impl AttemptFiles {
     pub fn all(&self) -> impl Iterator<Item = &File> {
         let read = [&self.account, &self.certificate, &self.limit];
         let read = read.into_iter().filter_map(Option::as_ref);
-        read.chain([&self.new_account, &self.new_certificate, &self.new_limit])
+        let new = [&self.new_account, &self.new_certificate, &self.new_limit];
+        read.chain(new.map(|file| &**file))
     }
 
-    /// In the owner of the store: stores what the attempt has written.
-    pub fn keep(&self, store: &Store, domain: &Domain) -> anyhow::Result<()> {
+    /// In the owner of the store: stores what the attempt has written. Returns the errors.
+    pub fn keep(&self, store: &Store, domain: &Domain) -> Vec<anyhow::Error> {
         let authority = &self.authority;
-        let account = store.keep_account(authority, &self.new_account);
-        let certificate = store.keep_certificate(authority, domain, &self.new_certificate);
-        let limit = store.keep_limit(authority, domain, &self.new_limit);
-        account.and(certificate).and(limit)
+        let stored = [
+            store.keep_account(authority, &self.new_account),
+            store.keep_certificate(authority, domain, &self.new_certificate),
+            store.keep_limit(authority, domain, &self.new_limit),
+        ];
+        stored.into_iter().filter_map(Result::err).collect()
     }
 
     /// The account, as this attempt has created it or an earlier one. None if there is none, or the
     /// file is damaged.
     pub fn credentials(&self) -> Option<AccountCredentials> {
-        let new = Some(&self.new_account);
+        let new = Some(&*self.new_account);
         let mut texts = [new, self.account.as_ref()].into_iter().flatten();
         let text = texts.find_map(|file| text(file).ok().filter(|text| !text.is_empty()))?;
         serde_json::from_str(&text)
@@ -113,7 +117,7 @@ impl AttemptFiles {
             let since = file.metadata().and_then(|file| file.modified()).ok()?;
             Some(rest(wait, since, now))
         };
-        let files = [Some(&self.new_limit), self.limit.as_ref()];
+        let files = [Some(&*self.new_limit), self.limit.as_ref()];
         let left = files.into_iter().flatten().filter_map(left);
         left.max().unwrap_or_default()
     }
@@ -173,7 +177,7 @@ mod tests {
         files.limit(minutes(90)).unwrap();
         let is_limited = |files: &AttemptFiles| files.limited_for(now + minutes(1)) > minutes(80);
         assert!(is_limited(&files));
-        files.keep(&store, &settings.domains[0]).unwrap();
+        assert!(files.keep(&store, &settings.domains[0]).is_empty());
         assert!(is_limited(&open(0)));
         assert_eq!(open(1).limited_for(now), Duration::ZERO);
         // It ends with its time, and with a clock that is set back.
@@ -184,7 +188,14 @@ mod tests {
         assert_eq!(own.metadata().unwrap().len(), 4);
         // Whatever the file says, it has an end.
         files.limit(Duration::MAX).unwrap();
-        files.keep(&store, &settings.domains[0]).unwrap();
+        assert!(files.keep(&store, &settings.domains[0]).is_empty());
         assert!(open(0).limited_for(now + minutes(1)) <= LONGEST_WAIT);
+        // If it is stored later, it counts from when the authority said so.
+        files.limit(minutes(90)).unwrap();
+        let since = now - minutes(60);
+        files.new_limit.set_modified(since).unwrap();
+        assert!(files.keep(&store, &settings.domains[0]).is_empty());
+        let left = open(0).limited_for(now);
+        assert!(left > minutes(29) && left <= minutes(30), "{left:?}");
     }
 }

@@ -59,7 +59,7 @@ impl<'a> LocalAuthority<'a> {
     }
 
     /// Issues what the local domains of the settings lack, what ends soon, and what another
-    /// authority has issued, such as the one before.
+    /// authority has issued, such as the one before. The first error if some cannot be stored.
     pub fn renew(&self, settings: &Settings) -> anyhow::Result<()> {
         let root = read_certificate(&self.root_file());
         let is_valid = |domain: &Domain| {
@@ -75,12 +75,14 @@ impl<'a> LocalAuthority<'a> {
         }
         let _lock = self.lock()?;
         let issuer = self.issuer()?;
+        let mut renewed = Ok(());
         for domain in due {
             let file = self.store.local(domain);
-            let pem = issue(domain, &issuer, self.now)?;
-            self.store.keep_local(&file, pem.as_bytes())?;
+            let issued = issue(domain, &issuer, self.now);
+            let kept = issued.and_then(|pem| self.store.keep_local(&file, pem.as_bytes()));
+            renewed = renewed.and(kept);
         }
-        Ok(())
+        renewed
     }
 
     /// The file of the authority's certificate, which is made if there is none.
@@ -107,7 +109,7 @@ impl<'a> LocalAuthority<'a> {
     }
 
     fn lock(&self) -> anyhow::Result<DirLock> {
-        self.store.make_local(&self.directory)?;
+        self.store.make(&self.directory)?;
         let until = Instant::now() + OTHERS;
         loop {
             match dir_lock::lock(&self.directory) {

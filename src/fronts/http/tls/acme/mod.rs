@@ -12,8 +12,9 @@ mod http_client;
 pub mod link;
 pub mod local;
 mod order;
-mod schedule;
+pub mod schedule;
 pub mod settings;
 pub mod store;
+pub mod unstored;
 
 pub use settings::Settings;

@@ -25,6 +25,9 @@ pub const PAUSES: [Duration; 8] = [
 /// The longest time that an authority can make Surus wait. Let's Encrypt counts by the week.
 pub const LONGEST_WAIT: Duration = minutes(7 * 24 * 60);
 
+/// The longest pause before a certificate is stored again.
+const LONGEST_STORING_PAUSE: Duration = minutes(15);
+
 /// How long a limit lasts if the authority does not say.
 pub const USUAL_LIMIT: Duration = minutes(60);
 
@@ -37,6 +40,11 @@ pub fn pause(failures: u32) -> Duration {
     let last = PAUSES.len() - 1;
     let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(last);
     PAUSES[index.min(last)]
+}
+
+/// The pause after this many failures in a row to store a certificate. Another try costs no order.
+pub fn storing_pause(failures: u32) -> Duration {
+    pause(failures).min(LONGEST_STORING_PAUSE)
 }
 
 /// What is left of a pause. Nothing if the clock was set back since it began: the next failure

@@ -156,6 +156,11 @@ impl Authority {
         }
     }
 
+    /// The one for tests, whose certificates clients do not trust.
+    pub fn staging() -> Authority {
+        Authority::named("letsencrypt-staging")
+    }
+
     /// The name of its files.
     pub fn file_name(&self) -> String {
         let url = self.url.strip_prefix("https://").unwrap_or(&self.url);

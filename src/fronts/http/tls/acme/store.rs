@@ -7,23 +7,33 @@
 //! - `failures/DOMAIN`: how many attempts have failed since the last success
 //! - `local/`: the authority of this machine (`local.rs`)
 //! - `.surus-new-RANDOM`: a file that is being written
+//!
+//! A file that cannot be written is held in memory (`unstored.rs`), and read from there.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
+use rustls::crypto::ring;
 use surus_sys::{process, regular_file};
 use tempfile::NamedTempFile;
+use tracing::{error, info};
 
 use super::settings::{Authority, Domain, Settings};
+use super::unstored::{Unstored, UnstoredFile};
+use crate::fronts::http::tls::certificates::Served;
 use crate::fronts::http::tls::files::{Acquired, PemFile};
 
 /// What an attempt writes at most, per file.
 const MAX_BYTES: u64 = 256 * 1024;
+
+/// The setting that names the directory.
+const SETTING: &str = "acme.directory";
 
 /// The beginning of the names of new files.
 const NEW: &str = ".surus-new-";
@@ -33,6 +43,7 @@ const LEFT_OVER: Duration = Duration::from_secs(3600);
 
 pub struct Store {
     dir: PathBuf,
+    unstored: Arc<Unstored>,
 }
 
 /// The attempts that have failed since the last success.
@@ -45,11 +56,23 @@ pub struct AttemptFailures {
 
 impl Store {
     pub fn new(settings: &Settings, project: &Path) -> anyhow::Result<Store> {
+        Store::with_unstored(settings, project, &Arc::default())
+    }
+
+    /// With the files that this process could not write.
+    pub fn with_unstored(
+        settings: &Settings,
+        project: &Path,
+        unstored: &Arc<Unstored>,
+    ) -> anyhow::Result<Store> {
         let dir = match &settings.directory {
             Some(dir) => std::path::absolute(project.join(dir))?,
             None => default_directory()?,
         };
-        Ok(Store { dir })
+        Ok(Store {
+            dir,
+            unstored: unstored.clone(),
+        })
     }
 
     /// The directory of the local authority.
@@ -62,11 +85,12 @@ impl Store {
         self.local_directory().join(format!("{domain}.pem"))
     }
 
-    /// Creates the directory of the local authority.
-    pub(super) fn make_local(&self, directory: &Path) -> anyhow::Result<()> {
+    /// Creates a directory of the store, and the one above it.
+    pub(super) fn make(&self, directory: &Path) -> anyhow::Result<()> {
         let cannot = || format!("cannot write to {} (acme.directory)", self.dir.display());
         create(&self.dir).with_context(cannot)?;
         self.check()?;
+        create(directory.parent().unwrap_or(&self.dir)).with_context(cannot)?;
         create(directory).with_context(cannot)
     }
 
@@ -100,7 +124,12 @@ impl Store {
         if self.dir.exists() {
             self.check()?;
         }
+        let provider = ring::default_provider();
         let acquired = settings.domains.iter().map(|domain| {
+            let is_usable = |file: &Result<PemFile, String>| {
+                let served = |file| Served::acquired(file, domain.as_str(), &provider);
+                file.as_ref().is_ok_and(|file| served(file).is_ok())
+            };
             let paths: Vec<_> = match domain.is_local() {
                 true => vec![self.local(domain)],
                 false => {
@@ -108,12 +137,31 @@ impl Store {
                     authorities.map(|it| self.certificate(it, domain)).collect()
                 }
             };
+            let mut unstored = paths.iter().filter_map(|path| self.unstored.get(path));
+            let mut files: Vec<_> = paths.iter().filter_map(|path| self.read(path)).collect();
+            if !domain.is_local() && !files.iter().any(is_usable) {
+                let others = self.other_certificates(&paths, domain);
+                files.extend(others.iter().filter_map(|path| self.read(path)));
+            }
             Acquired {
                 domain: domain.to_string(),
-                files: paths.into_iter().filter_map(read).collect(),
+                unstored: unstored.next().map(|file| file.why),
+                files,
             }
         });
         Ok(acquired.collect())
+    }
+
+    /// Where authorities that are configured no longer may have a certificate of the domain.
+    fn other_certificates(&self, known: &[PathBuf], domain: &Domain) -> Vec<PathBuf> {
+        let staging = self.certificate(&Authority::staging(), domain);
+        let entries = std::fs::read_dir(self.dir.join("certificates"));
+        let entries = entries.into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path().join(format!("{domain}.pem")));
+        let is_other = |path: &PathBuf| *path != staging && !known.contains(path);
+        let mut others: Vec<_> = paths.filter(is_other).collect();
+        others.sort_unstable();
+        others
     }
 
     /// An error if other users may read or change what is stored.
@@ -172,7 +220,7 @@ impl Store {
 
     /// Opens the account at an authority, if there is one.
     pub fn open_account(&self, authority: &Authority) -> anyhow::Result<Option<File>> {
-        open(&self.account(authority))
+        Store::open(&self.account(authority))
     }
 
     /// Opens the certificate of an authority, if there is one.
@@ -181,7 +229,7 @@ impl Store {
         authority: &Authority,
         domain: &Domain,
     ) -> anyhow::Result<Option<File>> {
-        open(&self.certificate(authority, domain))
+        Store::open(&self.certificate(authority, domain))
     }
 
     /// Opens the file of the time that an authority wants no request, if there is one.
@@ -190,12 +238,37 @@ impl Store {
         authority: &Authority,
         domain: &Domain,
     ) -> anyhow::Result<Option<File>> {
-        open(&self.limit(authority, domain))
+        Store::open(&self.limit(authority, domain))
+    }
+
+    fn open(path: &Path) -> anyhow::Result<Option<File>> {
+        match regular_file::open(path) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// The content of a PEM file, or why it cannot be used. None if it does not exist.
+    fn read(&self, path: &Path) -> Option<Result<PemFile, String>> {
+        let is_missing = |path: &Path| {
+            let found = path.symlink_metadata();
+            found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        };
+        let file = match self.unstored.get(path) {
+            Some(unstored) => unstored
+                .read()
+                .map_err(anyhow::Error::from)
+                .and_then(|bytes| PemFile::parse(path, SETTING, &bytes)),
+            None if is_missing(path) => return None,
+            None => PemFile::read(path, SETTING),
+        };
+        Some(file.map_err(|error| format!("{error:#}")))
     }
 
     /// Stores what an attempt has written into a file. This process does not look at it: it comes
     /// from a process that reads from the network.
-    pub fn keep_account(&self, authority: &Authority, content: &File) -> anyhow::Result<()> {
+    pub fn keep_account(&self, authority: &Authority, content: &Arc<File>) -> anyhow::Result<()> {
         self.keep(&self.account(authority), content)
     }
 
@@ -203,7 +276,7 @@ impl Store {
         &self,
         authority: &Authority,
         domain: &Domain,
-        content: &File,
+        content: &Arc<File>,
     ) -> anyhow::Result<()> {
         self.keep(&self.certificate(authority, domain), content)
     }
@@ -212,12 +285,13 @@ impl Store {
         &self,
         authority: &Authority,
         domain: &Domain,
-        content: &File,
+        content: &Arc<File>,
     ) -> anyhow::Result<()> {
         self.keep(&self.limit(authority, domain), content)
     }
 
-    fn keep(&self, path: &Path, mut content: &File) -> anyhow::Result<()> {
+    /// Holds the content in memory if it cannot be written.
+    fn keep(&self, path: &Path, content: &Arc<File>) -> anyhow::Result<()> {
         let name = path.display();
         let len = content.metadata()?.len();
         match len {
@@ -225,9 +299,67 @@ impl Store {
             1..=MAX_BYTES => {}
             _ => bail!("the attempt has written {len} bytes for {name}"),
         }
-        content.rewind()?;
-        let stored = self.write(path, &mut content.take(MAX_BYTES));
-        stored.with_context(|| format!("cannot write {name} (acme.directory)"))
+        let copy = |mut content: &File| {
+            content.rewind()?;
+            self.write(path, &mut content.take(MAX_BYTES))?;
+            // `Retry-After` counts from then.
+            File::open(path)?.set_modified(content.metadata()?.modified()?)
+        };
+        let stored = copy(content).with_context(|| {
+            format!(
+                "cannot write {name} ({SETTING}), and a restart loses it; free space or allow \
+                 writing"
+            )
+        });
+        match &stored {
+            Ok(()) if self.unstored.release(path) => {
+                info!(file = %name, "stored, after it was in memory only");
+            }
+            Ok(()) => {}
+            Err(error) => {
+                let held = UnstoredFile {
+                    directory: self.dir.clone(),
+                    content: content.clone(),
+                    why: format!("{error:#}"),
+                };
+                self.unstored.hold(path, held);
+            }
+        }
+        stored
+    }
+
+    /// Stores what could not be stored for this domain before. An error if that fails again.
+    pub fn store_again(&self, authorities: &[Authority], domain: &Domain) -> anyhow::Result<()> {
+        for authority in authorities {
+            for path in [
+                self.account(authority),
+                self.certificate(authority, domain),
+                self.limit(authority, domain),
+            ] {
+                if let Some(unstored) = self.unstored.get(&path) {
+                    self.keep(&path, &unstored.content)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what could not be stored before, when the process that holds it ends.
+    pub fn store_last(unstored: &Arc<Unstored>) {
+        for (path, file) in unstored.all() {
+            let store = Store {
+                dir: file.directory,
+                unstored: unstored.clone(),
+            };
+            let made = store.make(path.parent().unwrap_or(&store.dir));
+            if let Err(error) = made.and_then(|()| store.keep(&path, &file.content)) {
+                let error = format!("{error:#}");
+                error!(
+                    error,
+                    "a result of an authority is lost, and the next start asks for another one"
+                );
+            }
+        }
     }
 
     /// Replaces a file as a whole.
@@ -313,23 +445,6 @@ fn create(dir: &Path) -> io::Result<()> {
     }
 }
 
-fn open(path: &Path) -> anyhow::Result<Option<File>> {
-    match regular_file::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
-}
-
-/// The content of a PEM file, or why it cannot be used. None if it does not exist.
-fn read(path: PathBuf) -> Option<Result<PemFile, String>> {
-    if matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
-        return None;
-    }
-    let file = PemFile::read(&path, "acme.directory");
-    Some(file.map_err(|error| format!("{error:#}")))
-}
-
 /// Writes all of an attempt's result.
 pub(super) fn fill(mut file: &File, content: &[u8]) -> io::Result<()> {
     file.set_len(0)?;
@@ -339,131 +454,4 @@ pub(super) fn fill(mut file: &File, content: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    fn store(dir: &Path) -> (Store, Settings) {
-        let settings = Settings {
-            domains: vec!["example.org".parse().unwrap()],
-            directory: Some("state/acme".into()),
-            ..Settings::default()
-        };
-        (Store::new(&settings, dir).unwrap(), settings)
-    }
-
-    #[test]
-    fn results_are_stored_for_this_user_alone_and_replaced_as_a_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, settings) = store(dir.path());
-        let (authority, domain) = (&settings.authorities[0], &settings.domains[0]);
-        assert!(store.certificates(&settings).unwrap()[0].files.is_empty());
-        store.make_ready(&settings.authorities).unwrap();
-        let result = tempfile::tempfile().unwrap();
-        store.keep_certificate(authority, domain, &result).unwrap();
-        assert!(store.certificates(&settings).unwrap()[0].files.is_empty());
-        for name in ["A", "B"] {
-            let pem = format!("-----BEGIN {name}-----\n-----END {name}-----\n");
-            fill(&result, pem.as_bytes()).unwrap();
-            store.keep_certificate(authority, domain, &result).unwrap();
-            let all = store.certificates(&settings).unwrap();
-            assert_eq!(all[0].files[0].as_ref().ok().unwrap().text, pem);
-        }
-        let path = store.certificate(authority, domain);
-        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
-        let parent = path.parent().unwrap();
-        assert_eq!(parent.metadata().unwrap().mode() & 0o777, 0o700);
-        assert_eq!(std::fs::read_dir(&store.dir).unwrap().count(), 4);
-        result.set_len(MAX_BYTES + 1).unwrap();
-        assert!(store.keep_certificate(authority, domain, &result).is_err());
-        std::fs::write(&path, "damaged").unwrap();
-        let all = store.certificates(&settings).unwrap();
-        assert!(
-            all[0].files[0]
-                .as_ref()
-                .err()
-                .unwrap()
-                .contains("not a PEM file")
-        );
-    }
-
-    /// Such as the servers of two applications.
-    #[test]
-    fn servers_that_share_the_directory_keep_each_others_certificates() {
-        let dir = tempfile::tempdir().unwrap();
-        let keep = |name: char| {
-            let (store, settings) = store(dir.path());
-            let authority = &settings.authorities[0];
-            let domain: Domain = format!("{name}.example.org").parse().unwrap();
-            let lines = name.to_string().repeat(100_000);
-            let pem = format!("-----BEGIN X-----\n{lines}\n-----END X-----\n");
-            let result = tempfile::tempfile().unwrap();
-            fill(&result, pem.as_bytes()).unwrap();
-            for _ in 0..20 {
-                store.make_ready(&settings.authorities).unwrap();
-                store.keep_certificate(authority, &domain, &result).unwrap();
-                let kept = std::fs::read_to_string(store.certificate(authority, &domain)).unwrap();
-                assert!(kept == pem, "{domain} has {} bytes", kept.len());
-            }
-        };
-        std::thread::scope(|scope| {
-            for name in ['a', 'b', 'c'] {
-                scope.spawn(move || keep(name));
-            }
-        });
-        let (store, _) = store(dir.path());
-        assert_eq!(std::fs::read_dir(&store.dir).unwrap().count(), 4);
-    }
-
-    #[test]
-    fn new_file_of_a_killed_process_is_removed_and_that_of_another_server_stays() {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, settings) = store(dir.path());
-        store.make_ready(&settings.authorities).unwrap();
-        let [old, fresh] = [".surus-new-old", ".surus-new-fresh"].map(|name| store.dir.join(name));
-        for file in [&old, &fresh] {
-            std::fs::write(file, "").unwrap();
-        }
-        let hours_ago = SystemTime::now() - 2 * LEFT_OVER;
-        let file = File::options().write(true).open(&old).unwrap();
-        file.set_modified(hours_ago).unwrap();
-        store.make_ready(&settings.authorities).unwrap();
-        assert!(!old.exists() && fresh.exists());
-    }
-
-    #[test]
-    fn directory_that_others_may_read_is_rejected() {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, settings) = store(dir.path());
-        store.make_ready(&settings.authorities).unwrap();
-        std::fs::set_permissions(&store.dir, PermissionsExt::from_mode(0o750)).unwrap();
-        let refused = store.certificates(&settings).err().unwrap();
-        assert!(refused.to_string().contains("mode 700"), "{refused}");
-        assert!(store.make_ready(&settings.authorities).is_err());
-    }
-
-    #[test]
-    fn failures_are_counted_until_a_success() {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, settings) = store(dir.path());
-        let domain = &settings.domains[0];
-        store.make_ready(&settings.authorities).unwrap();
-        assert_eq!(store.failures(domain), AttemptFailures::default());
-        store.note(domain, Some(3)).unwrap();
-        let failures = store.failures(domain);
-        assert!(
-            failures.count == 3 && failures.age.is_some(),
-            "{failures:?}"
-        );
-        std::fs::write(store.failure(domain), "damaged").unwrap();
-        assert_eq!(store.failures(domain).count, 1);
-        let future = SystemTime::now() + Duration::from_secs(1000);
-        let file = File::options().write(true).open(store.failure(domain));
-        file.unwrap().set_modified(future).unwrap();
-        assert_eq!(store.failures(domain).age, None);
-        store.note(domain, None).unwrap();
-        store.note(domain, None).unwrap();
-        assert_eq!(store.failures(domain), AttemptFailures::default());
-    }
-}
+mod tests;

@@ -21,6 +21,14 @@ fn pauses_grow_with_failures_and_have_an_end() {
 }
 
 #[test]
+fn certificate_is_stored_again_within_a_quarter_of_an_hour() {
+    assert_eq!(storing_pause(1), minutes(1));
+    assert_eq!(storing_pause(2), minutes(5));
+    assert_eq!(storing_pause(3), minutes(15));
+    assert_eq!(storing_pause(u32::MAX), minutes(15));
+}
+
+#[test]
 fn pause_ends_after_its_time_or_when_the_clock_is_set_back() {
     let began = SystemTime::UNIX_EPOCH + days(20_000);
     let left = |now| rest(minutes(30), began, now);
