@@ -118,6 +118,12 @@ impl Laravel {
     }
 
     pub fn start(&self, args: &[&str]) -> Work {
+        let work = self.spawn(args);
+        work.wait_for_log(|log| log.contains("working on queue"));
+        work
+    }
+
+    pub fn spawn(&self, args: &[&str]) -> Work {
         let set = |(name, value): &(String, String)| (format!("SURUS_ENV_{name}"), value.clone());
         let mut env: Vec<_> = self.env.iter().map(set).collect();
         let extensions = "igbinary, redis, pdo_pgsql";
@@ -126,7 +132,7 @@ impl Laravel {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        Work::start(&self.site, args, &env)
+        Work::spawn(&self.site, args, &env)
     }
 
     pub fn push(&self, jobs: &[&str]) {

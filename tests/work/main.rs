@@ -30,6 +30,7 @@ mod schedule;
 mod served;
 mod shares;
 mod shutdowns_and_crashes;
+mod silent_network;
 mod sqs;
 mod table;
 mod work;

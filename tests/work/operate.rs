@@ -9,7 +9,7 @@ use super::database::Kind;
 use super::laravel::{Laravel, debian};
 use super::plain::Plain;
 use super::redis::{DEFAULT, Redis, Site as RedisSite};
-use super::site::{Site, is_root};
+use super::site::{Site, framework, is_root};
 use super::work::Work;
 
 /// The address of the admin listener.
@@ -399,6 +399,29 @@ fn failed_laravel_job_is_retried_by_laravel() {
         assert_eq!(failed(site, &work).len(), before.len());
         said(site, &work, &["work", "forget", "--all"]);
         assert!(laravel.table.failed().is_empty());
+    }
+}
+
+/// Laravel 8 cannot list ids alone.
+#[test]
+fn failed_laravel_jobs_are_listed_up_to_a_limit_and_all_are_forgotten() {
+    for (libraries, forgets) in [(debian(), false), (framework("laravel13"), true)] {
+        let laravel = Laravel::new(&libraries);
+        laravel.table.run(
+            r#"insert into failed_jobs (uuid, connection, queue, payload, exception)
+               with recursive numbers (number) as
+                   (select 1 union all select number + 1 from numbers where number < 1003)
+               select 'job-' || number, 'jobs', 'mails', '{"displayName": "Many"}', 'as told'
+               from numbers"#,
+        );
+        let (work, site) = (laravel.start(&["--workers", "1"]), &laravel.site);
+        assert_eq!(failed(site, &work).len(), 1003);
+        let text = said(site, &work, &["work", "failed"]);
+        assert!(text.ends_with("3 more jobs have failed; `--all` includes them\n"));
+        if forgets {
+            said(site, &work, &["work", "forget", "--all"]);
+            assert!(laravel.table.failed().is_empty());
+        }
     }
 }
 

@@ -5,6 +5,7 @@ namespace Surus\Laravel;
 use Illuminate\Contracts\Debug\ExceptionHandler;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Queue\Events\JobTimedOut;
+use Illuminate\Queue\Events\WorkerStopping;
 use Illuminate\Queue\MaxAttemptsExceededException;
 use Illuminate\Queue\TimeoutExceededException;
 use Illuminate\Queue\Worker;
@@ -79,6 +80,7 @@ final class Jobs
             ? $this->lost($event['connection'], $job, $options, $event['lost'])
             : $this->processor->process($event['connection'], $job, $options);
         $this->horizon->ended($job);
+        $this->tellEnd($options);
         $this->disconnect();
         $release = match (true) {
             $job->isDeleted() => null,
@@ -158,9 +160,23 @@ final class Jobs
         if (!class_exists(JobTimedOut::class)) {
             return;
         }
-        // Laravel has decided about the job already.
+        $this->tell(new JobTimedOut($connection, $job, $timeout));
+    }
+
+    /** Packages such as Pulse write what they have collected when the worker stops. */
+    private function tellEnd(WorkerOptions $options): void
+    {
+        if ('worker' !== Engine::name()) {
+            // Laravel 8 ignores the options.
+            $this->tell(new WorkerStopping(0, $options));
+        }
+    }
+
+    /** Laravel has decided about the job already, so listeners cannot fail it. */
+    private function tell(object $event): void
+    {
         try {
-            $this->app->make('events')->dispatch(new JobTimedOut($connection, $job, $timeout));
+            $this->app->make('events')->dispatch($event);
         } catch (\Throwable $thrown) {
             $this->app->make(ExceptionHandler::class)->report($thrown);
         }

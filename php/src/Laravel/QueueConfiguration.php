@@ -16,6 +16,10 @@ final class QueueConfiguration
         $name = (string) $config->get('queue.default');
         $queue = (array) $config->get("queue.connections.$name");
         $driver = (string) ($queue['driver'] ?? '');
+        if ('sqs' === $driver && ($queue['overflow']['enabled'] ?? false)) {
+            // Surus would read pointers for jobs, without their timeouts and ids.
+            $driver = 'sqs with overflow storage';
+        }
 
         return [
             'connection' => $name,

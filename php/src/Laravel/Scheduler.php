@@ -7,15 +7,19 @@ use Illuminate\Console\Events\ScheduledTaskFinished;
 use Illuminate\Console\Events\ScheduledTaskSkipped;
 use Illuminate\Console\Events\ScheduledTaskStarting;
 use Illuminate\Console\Scheduling\Event;
+use Illuminate\Console\Scheduling\EventMutex;
 use Illuminate\Console\Scheduling\Schedule;
 use Illuminate\Contracts\Cache\Repository as Cache;
 use Illuminate\Contracts\Console\Kernel;
 use Illuminate\Contracts\Debug\ExceptionHandler;
 use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Foundation\Configuration\ApplicationBuilder;
+use Illuminate\Foundation\Console\Kernel as ConsoleKernel;
 use Illuminate\Support\Carbon;
 use Illuminate\Support\Facades\Date;
 use Illuminate\Support\Facades\Facade;
 use Surus\Engine;
+use Surus\Lambda\Log;
 
 /**
  * Tells `surus work --schedule` which events of the application's schedule are due, and runs them
@@ -25,8 +29,13 @@ final class Scheduler
 {
     public function __construct(private readonly Application $app)
     {
+        $kernel = $app->make(Kernel::class);
         if (!$app->hasBeenBootstrapped()) {
-            $app->make(Kernel::class)->bootstrap();
+            $kernel->bootstrap();
+        }
+        if ($kernel instanceof ConsoleKernel && class_exists(ApplicationBuilder::class)) {
+            // withSchedule() of Laravel 11 and newer adds its events when Artisan is created.
+            \Closure::bind(static fn () => $kernel->getArtisan(), null, ConsoleKernel::class)();
         }
     }
 
@@ -80,7 +89,12 @@ final class Scheduler
             throw new \RuntimeException("{$asked['name']} is no longer in the schedule");
         }
         $events = $this->app->make('events');
-        if ($this->isHeld($event) || !$event->filtersPass($this->app)) {
+        $runs = !$this->isHeld($event) && $this->filtersPass($event);
+        if ($runs && $event->withoutOverlapping) {
+            $runs = !$event->mutex->exists($event);
+            $this->tellLock($event, $asked['name'], !$runs);
+        }
+        if (!$runs) {
             self::tell($events, ScheduledTaskSkipped::class, $event);
 
             return null;
@@ -131,6 +145,50 @@ final class Scheduler
         $ask = static fn (Schedule $schedule) => $schedule->schedulingMutex->create($event, $time);
 
         return \Closure::bind($ask, null, Schedule::class)($schedule);
+    }
+
+    /** Whether all filters pass but that of withoutOverlapping(), which asks for the lock. */
+    private function filtersPass(Event $event): bool
+    {
+        $mutex = $event->mutex;
+        $event->mutex = new class() implements EventMutex {
+            public function create(Event $event)
+            {
+                return true;
+            }
+
+            public function exists(Event $event)
+            {
+                return false;
+            }
+
+            public function forget(Event $event)
+            {
+            }
+        };
+        try {
+            return $event->filtersPass($this->app);
+        } finally {
+            $event->mutex = $mutex;
+        }
+    }
+
+    /** Logs that the lock of an event skips it, once until it runs again. */
+    private function tellLock(Event $event, string $name, bool $isLocked): void
+    {
+        $key = 'surus:told:'.$event->mutexName();
+        $seconds = 60 * max(1, $event->expiresAt ?? 1440);
+        try {
+            $cache = $this->app->make(Cache::class);
+            $isTold = $isLocked ? !$cache->add($key, true, $seconds) : $cache->forget($key);
+        } catch (\Throwable) {
+            // The lock may be kept elsewhere.
+            $isTold = false;
+        }
+        if ($isLocked && !$isTold) {
+            // A run that was killed leaves its lock behind.
+            Log::line("surus: $name is skipped: withoutOverlapping() finds the lock of another run");
+        }
     }
 
     /**

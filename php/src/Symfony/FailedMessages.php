@@ -8,6 +8,7 @@ use Symfony\Component\Messenger\Stamp\RedeliveryStamp;
 use Symfony\Component\Messenger\Stamp\SentToFailureTransportStamp;
 use Symfony\Component\Messenger\Stamp\TransportMessageIdStamp;
 use Symfony\Component\Messenger\Transport\Receiver\ListableReceiverInterface;
+use Symfony\Component\Messenger\Transport\Receiver\MessageCountAwareInterface;
 use Symfony\Component\Messenger\Transport\Receiver\ReceiverInterface;
 
 /** The messages of an application's failure transports, as far as those list them. */
@@ -16,7 +17,10 @@ final class FailedMessages
     /** How many are shown of each transport. */
     private const MOST = 1000;
 
-    public function __construct(private readonly Messenger $messenger)
+    public function __construct(
+        private readonly Messenger $messenger,
+        private readonly Transports $transports
+    )
     {
     }
 
@@ -24,20 +28,40 @@ final class FailedMessages
     public function handle(array $asked): array
     {
         $found = [];
+        $unreachable = [];
+        $notes = [];
+        $lists = 'list' === $asked['verb'];
         foreach ($this->messenger->failureTransports() as $name) {
-            $receiver = $this->messenger->failures->get($name);
-            if (!$receiver instanceof ListableReceiverInterface) {
+            if (!$lists && !str_starts_with($asked['id'], "$name/")) {
                 continue;
             }
-            if ('list' === $asked['verb']) {
-                foreach ($receiver->all(self::MOST) as $envelope) {
+            try {
+                $receiver = $this->transports->get($name);
+                if (!$receiver instanceof ListableReceiverInterface) {
+                    $count = self::count($receiver);
+                    $why = self::unlisted($name, $receiver, $count);
+                    if (null === $count && $lists) {
+                        // It may have none.
+                        $notes[] = $why;
+                    } elseif (0 !== $count) {
+                        $unreachable[] = $why;
+                    }
+                    continue;
+                }
+                foreach ($lists ? $receiver->all(self::MOST) : [] as $envelope) {
                     $found[] = self::told($name, $envelope);
                 }
+            } catch (\Throwable $thrown) {
+                if (!$lists) {
+                    throw $thrown;
+                }
+                // Its server may be down. Those of the others are not.
+                $unreachable[] = "$name: ".self::firstLine($thrown->getMessage());
+            }
+            if ($lists) {
                 continue;
             }
-            $envelope = str_starts_with($asked['id'], "$name/")
-                ? $receiver->find(substr($asked['id'], \strlen($name) + 1))
-                : null;
+            $envelope = $receiver->find(substr($asked['id'], \strlen($name) + 1));
             if (!$envelope) {
                 continue;
             }
@@ -50,7 +74,30 @@ final class FailedMessages
             $found[] = $told;
         }
 
-        return $found;
+        return ['jobs' => $found, 'unreachable' => $unreachable, 'notes' => $notes];
+    }
+
+    /** How many messages a transport has; null if it cannot count them. */
+    private static function count(ReceiverInterface $receiver): ?int
+    {
+        return $receiver instanceof MessageCountAwareInterface
+            ? $receiver->getMessageCount()
+            : null;
+    }
+
+    /** Why the messages of a transport are not listed. */
+    private static function unlisted(
+        string $name,
+        ReceiverInterface $receiver,
+        ?int $count
+    ): string
+    {
+        return sprintf(
+            'the failure transport %s (%s) cannot list its messages%s; `messenger:failed:retry` handles them',
+            $name,
+            (new \ReflectionClass($receiver))->getShortName(),
+            null === $count ? '' : " ($count)",
+        );
     }
 
     /** Handles it now, as messenger:failed:retry does. Returns why it has failed again, if so. */

@@ -55,8 +55,11 @@ final class Messages
             return match (true) {
                 $event['describe'] ?? false => $this->transports->describe(),
                 isset($event['failures']) => (
-                    new FailedMessages($this->messenger)
+                    new FailedMessages($this->messenger, $this->transports)
                 )->handle($event['failures']),
+                isset($event['may_run']) => [
+                    'may_run' => $this->messenger->isWithinLimit($event['may_run']['queue']),
+                ],
                 default => $this->decide($event),
             };
         } finally {
@@ -95,6 +98,10 @@ final class Messages
     {
         $message = new SingleMessage($envelope);
         try {
+            if (!$this->messenger->takesFromLimit($transport)) {
+                // Surus takes no further messages until `may_run` is true.
+                return ['refused' => true];
+            }
             $failed = $this->messenger->handle($transport, $message);
         } catch (\Throwable $thrown) {
             // Such as a listener that cannot send the message again.

@@ -10,10 +10,14 @@ use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\Messenger\Command\AbstractFailedMessagesCommand;
 use Symfony\Component\Messenger\Command\ConsumeMessagesCommand;
 use Symfony\Component\Messenger\Event\WorkerMessageFailedEvent;
+use Symfony\Component\Messenger\Event\WorkerRateLimitedEvent;
 use Symfony\Component\Messenger\EventListener\SendFailedMessageToFailureTransportListener;
 use Symfony\Component\Messenger\MessageBusInterface;
 use Symfony\Component\Messenger\Transport\Receiver\ReceiverInterface;
 use Symfony\Component\Messenger\Worker;
+use Symfony\Component\RateLimiter\Exception\MaxWaitDurationExceededException;
+use Symfony\Component\RateLimiter\Exception\ReserveNotSupportedException;
+use Symfony\Component\RateLimiter\LimiterInterface;
 
 /**
  * Messenger as the application has configured it. Its services are private, so they are taken from
@@ -21,6 +25,9 @@ use Symfony\Component\Messenger\Worker;
  */
 final readonly class Messenger
 {
+    /** For how many seconds a worker waits for a rate limiter. */
+    private const SHORT = 1.0;
+
     /** @param list<string> $names of receivers */
     private function __construct(
         private MessageBusInterface $bus,
@@ -120,7 +127,12 @@ final readonly class Messenger
         };
         $this->events->addListener(WorkerMessageFailedEvent::class, $note, 1024);
         try {
-            $message->worker = $this->worker($transport, $message);
+            $message->worker = new Worker(
+                [$transport => $message],
+                $this->bus,
+                $this->events,
+                $this->logger
+            );
             $message->worker->run(['sleep' => 0]);
         } finally {
             $this->events->removeListener(WorkerMessageFailedEvent::class, $note);
@@ -129,18 +141,37 @@ final readonly class Messenger
         return $failed;
     }
 
-    private function worker(string $transport, ReceiverInterface $receiver): Worker
+    /**
+     * Takes one message from the rate limiter of a transport. False if it lets none run for longer:
+     * Messenger's worker would sleep until then, beyond the time limit of the message.
+     */
+    public function takesFromLimit(string $transport): bool
     {
-        $limiter = $this->limiters?->has($transport)
-            ? [[$transport => $this->limiters->get($transport)]]
-            : [];
+        $limiter = $this->limiter($transport);
+        if ($limiter?->consume()->isAccepted() ?? true) {
+            return true;
+        }
+        $this->events->dispatch(new WorkerRateLimitedEvent($limiter, $transport));
+        try {
+            $limiter->reserve(1, self::SHORT)->wait();
 
-        return new Worker(
-            [$transport => $receiver],
-            $this->bus,
-            $this->events,
-            $this->logger,
-            ...$limiter
-        );
+            return true;
+        } catch (MaxWaitDurationExceededException|ReserveNotSupportedException) {
+            // The older sliding windows cannot reserve.
+            return false;
+        }
+    }
+
+    /** Whether the rate limiter of a transport would let a message run now. Takes none. */
+    public function isWithinLimit(string $transport): bool
+    {
+        return ($this->limiter($transport)?->consume(0)->getRemainingTokens() ?? 1) > 0;
+    }
+
+    private function limiter(string $transport): ?LimiterInterface
+    {
+        return $this->limiters?->has($transport)
+            ? $this->limiters->get($transport)->create()
+            : null;
     }
 }

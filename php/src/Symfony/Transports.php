@@ -85,7 +85,7 @@ final class Transports
         $this->used = [];
     }
 
-    private function get(string $name): ReceiverInterface
+    public function get(string $name): ReceiverInterface
     {
         return $this->used[$name] = $this->messenger->receiver($name);
     }

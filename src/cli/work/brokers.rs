@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tracing::info;
-#[cfg(feature = "sqs")]
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::laravel::LaravelApplication;
 use super::messenger::Transport;
@@ -98,13 +96,24 @@ impl Brokers {
         if queue.name.is_empty() {
             queue.name = application.map_or("default", |it| &it.queue).into();
         }
-        // The application's answer counts only for its own connection.
-        let own = application.filter(|_| queue.source.is_none());
-        let place = match (&queue.source, own) {
+        let place = match (&queue.source, application) {
             (Some(source), _) => Place::read(source, &self.project)?,
-            (None, Some(application)) => place(application, &self.project)?,
+            (None, Some(application)) => application.place(&self.project)?,
             (None, None) => bail!("queue {}: queue.source is missing", queue.name),
         };
+        // The application's answer counts only for its own connection.
+        let is_own =
+            |it: &&LaravelApplication| queue.source.is_none() || it.is_at(&place, &self.project);
+        let own = application.filter(is_own);
+        if application.is_some_and(|it| it.is_elsewhere(&place, &self.project)) {
+            warn!(
+                queue = queue.name,
+                remedy = "serve another connection by a `surus work` whose [env] has it as \
+                          QUEUE_CONNECTION, without queue.source",
+                "failed jobs of this queue name the application's default connection, into which \
+                 `queue:retry` pushes them"
+            );
+        }
         let retry_after = own.map(|it| Duration::from_secs(it.retry_after));
         let lease = queue.lease.map(|lease| lease.0).or(retry_after);
         let lease = lease.unwrap_or(LEASE).max(SHORTEST_LEASE);
@@ -276,7 +285,13 @@ impl Brokers {
             // As many as run, and the next ones; of a queue with a rate, those of a second.
             None => {
                 let second = queue.rate.map_or(f64::INFINITY, JobRate::per_second);
-                (2 * workers).min(second.ceil() as usize)
+                let ahead = (2 * workers).min(second.ceil() as usize);
+                // A rate limiter sends back what waits, and quorum queues of RabbitMQ 4 drop what
+                // has gone back 20 times.
+                match queue.format() {
+                    queue::Format::Messenger => ahead.min(10),
+                    _ => ahead,
+                }
             }
         };
         let names = amqp::AmqpNames {
@@ -446,47 +461,4 @@ fn announce(queue: &Queue, source: &str) {
         weight = queue.weight,
         "queue found"
     );
-}
-
-/// The broker of the application's own queue connection.
-fn place(application: &LaravelApplication, project: &Path) -> anyhow::Result<Place> {
-    let (name, driver) = (&application.connection, &application.driver);
-    match (driver.as_str(), &application.redis, &application.database) {
-        ("redis", Some(redis), _) => Ok(Place::Redis(redis.url.clone())),
-        ("redis", None, _) => bail!(
-            "the application's queue connection {name:?} is on a cluster of Redis, or its Redis \
-             connection is not in config/database.php; surus work serves single servers: name one \
-             in queue.source"
-        ),
-        ("sqs", _, _) => {
-            let sqs = application.sqs.as_ref();
-            Ok(Place::Sqs(
-                sqs.map_or(String::new(), |it| it.prefix.clone()),
-            ))
-        }
-        ("database", _, Some(database)) if database.driver == "sqlite" => {
-            Ok(Place::Sqlite(project.join(&database.database)))
-        }
-        ("database", _, Some(database)) if !database.unsupported.is_empty() => bail!(
-            "the application's queue connection {name:?} is in a database with settings that \
-             surus work cannot keep: {}; name a server that needs none of them in queue.source",
-            database.unsupported.join(", ")
-        ),
-        ("database", _, Some(database)) => match &database.url {
-            // The names of Laravel's drivers are those of the schemes.
-            Some(url) => Place::read(url, project),
-            None => bail!(
-                "the application's queue connection {name:?} is in a database of the driver {:?}; \
-                 surus work serves sqlite, mysql, mariadb and pgsql",
-                database.driver
-            ),
-        },
-        ("database", _, None) => {
-            bail!("the application's queue connection {name:?} names no database")
-        }
-        _ => bail!(
-            "the application's queue connection {name:?} has the driver {driver:?}; surus work \
-             serves the drivers database, redis and sqs (QUEUE_CONNECTION, config/queue.php)"
-        ),
-    }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::fronts::queue::Queue;
 use crate::fronts::queue::sources::Place;
@@ -88,12 +88,20 @@ impl Messenger {
             return Ok(vec![(queue, found.clone())]);
         }
         for other in self.transports.iter().filter(|it| !served(it)) {
-            info!(
-                transport = other.name,
-                driver = other.driver,
-                "transport is not served: surus work serves doctrine://, redis://, amqp:// and \
-                 sqs://"
-            );
+            match other.is_scheduler() {
+                true => warn!(
+                    transport = other.name,
+                    driver = other.driver,
+                    "Symfony Scheduler is not run: use messenger:consume for this transport, or \
+                     [[schedule]]"
+                ),
+                false => info!(
+                    transport = other.name,
+                    driver = other.driver,
+                    "transport is not served: surus work serves doctrine://, redis://, amqp:// \
+                     and sqs://"
+                ),
+            }
         }
         let chosen: Vec<_> = self
             .transports
@@ -124,6 +132,11 @@ impl Messenger {
 }
 
 impl Transport {
+    /// Whether its messages are those of a schedule of Symfony.
+    fn is_scheduler(&self) -> bool {
+        self.driver.ends_with("\\SchedulerTransport")
+    }
+
     #[cfg(feature = "redis")]
     pub fn stream(&self, max_payload: u64) -> anyhow::Result<Stream> {
         ensure!(
@@ -175,5 +188,26 @@ impl Transport {
                 self.name
             ),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn transport_of_symfony_scheduler_is_distinguished_from_other_unserved_ones() {
+        let is_scheduler = |class: &str| {
+            let driver = format!("Symfony\\Component\\{class}");
+            let told = json!({ "name": "one", "driver": driver });
+            serde_json::from_value::<Transport>(told)
+                .unwrap()
+                .is_scheduler()
+        };
+        assert!(is_scheduler("Scheduler\\Messenger\\SchedulerTransport"));
+        assert!(!is_scheduler("Messenger\\Transport\\Sync\\SyncTransport"));
     }
 }

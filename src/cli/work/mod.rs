@@ -80,7 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let project = args.project.directory()?;
     let loaded = args.project.load_single(args.engine.as_deref())?;
-    let distrust = config_trust::warning(&loaded);
+    let distrust = config_trust::warnings(&loaded);
     let (mut config, origin) = (loaded.config, Arc::new(loaded.origin));
     config.work.schedule |= args.schedule;
     if let Some(workers) = args.workers {

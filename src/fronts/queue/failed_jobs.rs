@@ -35,7 +35,7 @@ pub async fn change(fronts: &[Arc<Front>], requested: &Failures) -> anyhow::Resu
     for front in fronts {
         let listed = front.application_failures(&Failures::List).await;
         let listed = listed.unwrap_or_default();
-        let same = listed.iter().filter(|job| is_meant(job, id));
+        let same = listed.jobs.iter().filter(|job| is_meant(job, id));
         references.extend(same.map(|job| reference(&job.queue, &job.id)));
     }
     if references.len() > 1 {
@@ -57,15 +57,30 @@ pub async fn change(fronts: &[Arc<Front>], requested: &Failures) -> anyhow::Resu
 struct Unreachable(Vec<String>);
 
 impl Unreachable {
+    fn note(&mut self, why: String) {
+        if !self.0.contains(&why) {
+            self.0.push(why);
+        }
+    }
+
     /// The jobs that are found, or none and the reason is noted.
     fn or_none(&mut self, jobs: anyhow::Result<Vec<FailedJob>>) -> Vec<FailedJob> {
         jobs.unwrap_or_else(|error| {
-            let why = format!("{error:#}");
-            if !self.0.contains(&why) {
-                self.0.push(why);
-            }
+            self.note(format!("{error:#}"));
             Vec::new()
         })
+    }
+
+    /// The jobs that an application has found, and notes why others are missing.
+    fn or_none_of(&mut self, found: anyhow::Result<FailedJobs>) -> FailedJobs {
+        let mut found = found.unwrap_or_else(|error| FailedJobs {
+            unreachable: vec![format!("{error:#}")],
+            ..FailedJobs::default()
+        });
+        for why in found.unreachable.drain(..) {
+            self.note(why);
+        }
+        found
     }
 }
 
@@ -83,10 +98,15 @@ fn is_meant(job: &FailedJob, id: &str) -> bool {
 pub async fn list(fronts: &[Arc<Front>]) -> FailedJobs {
     let mut found: Vec<(String, FailedJob)> = Vec::new();
     let mut unreachable = Unreachable::default();
+    let (mut unlisted, mut unnamed, mut notes) = (Vec::new(), 0, Vec::new());
     for front in fronts {
-        let jobs = front.application_failures(&Failures::List).await;
-        let jobs = unreachable.or_none(jobs);
-        found.extend(jobs.into_iter().map(|job| (job.queue.clone(), job)));
+        let listed = front.application_failures(&Failures::List).await;
+        let listed = unreachable.or_none_of(listed);
+        let jobs = listed.jobs.into_iter();
+        found.extend(jobs.map(|job| (job.queue.clone(), job)));
+        unlisted.extend(listed.unlisted);
+        unnamed += listed.unnamed;
+        notes.extend(listed.notes);
         for consumer in &front.consumers {
             let jobs = unreachable.or_none(consumer.failures(Failures::List).await);
             let queue = &consumer.queue.name;
@@ -106,6 +126,9 @@ pub async fn list(fronts: &[Arc<Front>]) -> FailedJobs {
     });
     FailedJobs {
         jobs: listed.collect(),
+        unlisted,
+        unnamed,
+        notes,
         unreachable: unreachable.0,
     }
 }
@@ -157,15 +180,15 @@ async fn of_applications(
         let mut requested = requested.clone();
         // Laravel might refuse an id with a queue's name. Messenger's ids have that of a transport.
         if id.contains('/') {
-            let listed = unreachable.or_none(front.application_failures(&Failures::List).await);
-            if let Some(job) = listed.iter().find(|job| is_meant(job, id)) {
+            let listed = unreachable.or_none_of(front.application_failures(&Failures::List).await);
+            if let Some(job) = listed.jobs.iter().find(|job| is_meant(job, id)) {
                 requested = requested.with_id(&job.id);
             }
         }
         let own = Failures::Find(requested.id().unwrap_or_default().into());
-        let kept = unreachable.or_none(front.application_failures(&own).await);
-        if !kept.is_empty() {
-            return front.application_failures(&requested).await;
+        let kept = unreachable.or_none_of(front.application_failures(&own).await);
+        if !kept.jobs.is_empty() {
+            return Ok(front.application_failures(&requested).await?.jobs);
         }
     }
     Ok(Vec::new())
@@ -181,7 +204,7 @@ impl Consumer {
 impl Front {
     /// Asks the application of its queues, if a framework keeps failed jobs of its own. They are
     /// all of the application, whatever their queue.
-    async fn application_failures(&self, requested: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+    async fn application_failures(&self, requested: &Failures) -> anyhow::Result<FailedJobs> {
         let application = self
             .consumers
             .iter()
@@ -194,7 +217,7 @@ impl Front {
                 let limit = self.limit_of(requested);
                 failures_of_application(runner, requested, limit).await
             }
-            None => Ok(Vec::new()),
+            None => Ok(FailedJobs::default()),
         }
     }
 
@@ -214,7 +237,7 @@ async fn failures_of_application(
     runner: &Runner,
     requested: &Failures,
     limit: Duration,
-) -> anyhow::Result<Vec<FailedJob>> {
+) -> anyhow::Result<FailedJobs> {
     #[derive(Serialize)]
     struct Question<'a> {
         failures: &'a Failures,

@@ -1,5 +1,6 @@
 //! Writes jobs as requests for PHP, and reads from PHP's responses how to settle them.
 
+mod decision;
 #[cfg(test)]
 mod tests;
 
@@ -8,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use self::decision::Decision;
 use super::backoff;
 use super::command::Program;
 use super::job::{Disposition, Job};
@@ -38,7 +40,8 @@ pub enum Outcome {
     Failed(String),
     /// No worker could take it.
     Busy(String),
-    /// It has not run: its application runs no jobs at present.
+    /// It has not run: its application runs no jobs, or none of this queue, at present.
+    /// Messenger's rate limiters do so, too.
     Refused,
 }
 
@@ -195,9 +198,9 @@ impl Jobs<'_> {
             Ok(Ok(decision)) => {
                 if !decision.refused {
                     self.suspects.forget(&self.name(job));
-                }
-                if is_laravel && !unpaused && !decision.refused {
-                    runner.note_unpaused(queue, began);
+                    if is_laravel && !unpaused {
+                        runner.note_unpaused(queue, began);
+                    }
                 }
                 return decision.verdict(None);
             }
@@ -387,53 +390,6 @@ struct Lost<'a> {
     timed_out: Option<u64>,
     /// It must fail now.
     fail: bool,
-}
-
-/// What the framework has decided.
-#[derive(Debug, Deserialize)]
-struct Decision {
-    /// Pause in seconds before it runs again; None if it does not.
-    release: Option<u64>,
-    /// It has failed, and the framework could not record that: Surus does it.
-    #[serde(default)]
-    unrecorded: bool,
-    /// The framework has sent it again as another job.
-    #[serde(default)]
-    resent: bool,
-    /// It has not run, because the application runs no jobs at present.
-    #[serde(default)]
-    refused: bool,
-    /// Why it has failed, or runs again.
-    error: Option<String>,
-}
-
-impl Decision {
-    fn verdict(self, lost: Option<String>) -> Verdict {
-        if self.refused {
-            return Verdict {
-                disposition: Disposition::Return,
-                outcome: Outcome::Refused,
-            };
-        }
-        let why = self.error.or(lost);
-        match (self.release, why) {
-            (None, Some(why)) if self.unrecorded => Verdict::buried(why),
-            (Some(pause), why) => Verdict {
-                disposition: Disposition::Release(Duration::from_secs(pause)),
-                outcome: why.map_or(Outcome::Released, Outcome::Retried),
-            },
-            (None, None) => Verdict::done(),
-            (None, Some(why)) if self.resent => Verdict {
-                disposition: Disposition::Done,
-                outcome: Outcome::Retried(why),
-            },
-            // The framework has recorded it.
-            (None, Some(why)) => Verdict {
-                disposition: Disposition::Done,
-                outcome: Outcome::Failed(why),
-            },
-        }
-    }
 }
 
 impl Verdict {

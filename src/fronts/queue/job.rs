@@ -71,6 +71,9 @@ pub struct FailedJob {
     /// Why it has failed again, if its framework has just run it for a retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Whether it may be a job of another queue, so that only its id retries or deletes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_unknown_queue: bool,
 }
 
 impl FailedJob {
@@ -88,6 +91,7 @@ impl FailedJob {
             why: why.lines().next().unwrap_or_default().into(),
             failed_at,
             error: None,
+            has_unknown_queue: false,
         }
     }
 }
@@ -96,8 +100,17 @@ impl FailedJob {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct FailedJobs {
     pub jobs: Vec<FailedJob>,
+    /// The ids of Laravel's other failed jobs, of which too many have failed to be shown.
+    #[serde(default)]
+    pub unlisted: Vec<String>,
+    /// How many further ones have failed, whose ids are not told either.
+    #[serde(default)]
+    pub unnamed: usize,
     /// Why the jobs of some queues or applications are missing.
     pub unreachable: Vec<String>,
+    /// Where further jobs may be.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// An operator's request about failed jobs.

@@ -101,6 +101,8 @@ struct JobQueue<J> {
     virtual_time: f64,
     /// The mean time of its jobs in seconds; None until the first has ended.
     mean: Option<f64>,
+    /// How many jobs have run since one was refused, at most [`MAX_AHEAD`].
+    accepted: usize,
     /// When its last job has ended.
     ended: Option<Instant>,
     /// Its rate lets no job begin before.
@@ -158,6 +160,7 @@ impl<J: Payload> Scheduler<J> {
             running: 0,
             virtual_time: 0.0,
             mean: None,
+            accepted: MAX_AHEAD,
             ended: None,
             due: None,
             order: RecordOrder::default(),
@@ -201,7 +204,7 @@ impl<J: Payload> Scheduler<J> {
 
     /// How many more jobs a queue should reserve now. It asks for several at once if its jobs are
     /// short, in time and in bytes. Jobs that wait for another one leave room for those that need
-    /// not.
+    /// not. After a refusal it begins with one: brokers count how often a job goes back.
     pub fn room(&self, queue: usize) -> usize {
         let queue = &self.queues[queue];
         let workers = queue.able(self.workers) as f64;
@@ -210,7 +213,8 @@ impl<J: Payload> Scheduler<J> {
             None => 1,
         };
         let rate = queue.share.rate.map_or(f64::INFINITY, JobRate::per_second);
-        let ahead = ahead.min((rate * AHEAD) as usize).clamp(1, MAX_AHEAD);
+        let ahead = ahead.min((rate * AHEAD) as usize).min(queue.accepted);
+        let ahead = ahead.clamp(1, MAX_AHEAD);
         let ready = queue.ready();
         let waiting = queue.waiting.len() - queue.isolated.saturating_sub(SUSPECTS_AHEAD);
         let room = MAX_AHEAD.saturating_sub(waiting);
@@ -341,6 +345,12 @@ impl<J: Payload> Scheduler<J> {
         queue.order.ended(begun.group, usize::MAX);
     }
 
+    /// Takes back a job that its application has refused.
+    pub fn refused(&mut self, begun: BegunJob) {
+        self.queues[begun.queue].accepted = 0;
+        self.skip(begun);
+    }
+
     /// Tries a paused job again, before the others of its group.
     pub fn again(&mut self, begun: BegunJob, job: J, isolation: Isolation) {
         let queue = &mut self.queues[begun.queue];
@@ -381,6 +391,7 @@ impl<J: Payload> Scheduler<J> {
             None => took,
         });
         queue.ended = Some(now);
+        queue.accepted = (queue.accepted + 1).min(MAX_AHEAD);
     }
 
     /// Removes a job from the running ones, and charges it with its real time in seconds.

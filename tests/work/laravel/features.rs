@@ -102,6 +102,13 @@ pub const CLASSES: [(&str, &str); 8] = [
                     .(isset($event->timeout) ? " after $event->timeout s" : ''),
             ),
         );
+        getenv('STOPPING') && $listen(
+            \Illuminate\Queue\Events\WorkerStopping::class,
+            static function (object $event): void {
+                Notes::note("stopping, status $event->status");
+                throw new \RuntimeException('thrown by a listener');
+            },
+        );
         \Illuminate\Support\Facades\RateLimiter::for(
             'one a minute',
             static fn () => \Illuminate\Cache\RateLimiting\Limit::perMinute(1),
@@ -256,5 +263,25 @@ fn log_context_of_a_job_does_not_reach_the_next_one_of_its_process() {
         work.wait_until(|| laravel.table.is_empty());
         let notes = laravel.notes();
         assert_eq!(notes, ["first after []", "second after []"], "{version}");
+    }
+}
+
+#[test]
+fn worker_stopping_is_told_after_each_job_whose_process_keeps_nothing() {
+    for (version, engine, times) in [
+        ("laravel10", "rewind", 2),
+        ("laravel13", "rewind", 2),
+        ("laravel13", "worker", 0),
+    ] {
+        let mut laravel = application(&framework(version));
+        laravel.set("STOPPING", "1");
+        laravel.push(&["well", "fail"]);
+        let work = laravel.start(&["--workers", "1", "--engine", engine]);
+        work.wait_until(|| laravel.table.is_empty());
+        let notes = laravel.notes();
+        let told = notes.iter().filter(|it| *it == "stopping, status 0");
+        assert_eq!(told.count(), times, "{version} {engine}: {notes:?}");
+        // Exceptions of listeners fail no job.
+        assert_eq!(laravel.table.failed().len(), 1, "{version} {engine}");
     }
 }

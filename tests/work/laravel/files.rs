@@ -58,6 +58,12 @@ final class ConsoleKernel extends \Illuminate\Foundation\Console\Kernel
         $schedule->exec("sh -c 'echo executed >> $file'")->everyMinute()
             ->before(static fn () => Notes::note('before'));
         $schedule->exec('exit 9')->everyMinute();
+        $held = $schedule->call(static fn () => Notes::note('overlapped'))
+            ->everyMinute()->name('held')->withoutOverlapping();
+        $held->mutex->create($held);
+        $absent = $schedule->call(static fn () => Notes::note('absent'))
+            ->everyMinute()->name('absent')->withoutOverlapping()->when(false);
+        $absent->mutex->create($absent);
     }
 }
 "#;
@@ -99,6 +105,7 @@ return [
             'suffix' => '-test',
             'queue' => getenv('SQS_QUEUE'),
             'region' => 'eu-central-1',
+            'overflow' => ['enabled' => (bool) getenv('SQS_OVERFLOW')],
         ],
         'jobs' => [
             'driver' => 'database',

@@ -82,6 +82,9 @@ final class ConsoleKernel extends \Illuminate\Foundation\Console\Kernel
             ->everyFiveSeconds()->name('resumed');
         $schedule->call(static fn () => Notes::note('one server'))
             ->everyFiveSeconds()->evenWhenPaused()->name('one server')->onOneServer();
+        $held = $schedule->call(static fn () => Notes::note('held'))
+            ->everyFiveSeconds()->evenWhenPaused()->name('held')->withoutOverlapping();
+        $held->mutex->create($held);
     }
 }
 "#;
@@ -102,4 +105,8 @@ fn events_do_not_run_while_laravel_has_paused_its_schedule() {
     assert_eq!(count("resumed"), 0, "{:?}", laravel.notes());
     laravel.run("limits.php", &["resume schedule"]);
     work.wait_for_minutes(2, || count("resumed") > 0);
+    // The lock of an event is told once, although it skips many runs.
+    let log = work.log();
+    assert_eq!(log.matches("held is skipped").count(), 1, "{log}");
+    assert_eq!(count("held"), 0);
 }

@@ -134,6 +134,10 @@ final class Kernel extends HttpKernel
 
     private function configureContainer(ContainerConfigurator $container): void
     {
+        if (getenv('LIMIT')) {
+            $container->services()->set('limiter.hourly', HourlyLimiter::class);
+            class_exists(HourlyLimiter::class);
+        }
         $container->extension('framework', [
             'secret' => 'nothing here is signed',
             'http_method_override' => false,
@@ -144,8 +148,8 @@ final class Kernel extends HttpKernel
                         'dsn' => '%env(MESSENGER_TRANSPORT_DSN)%',
                         'serializer' => getenv('SERIALIZER') ?: null,
                         'retry_strategy' => ['max_retries' => 1, 'delay' => (int) getenv('RETRY_DELAY')],
-                    ],
-                    'failed' => 'doctrine://default?queue_name=failed',
+                    ] + (getenv('LIMIT') ? ['rate_limiter' => 'hourly'] : []),
+                    'failed' => getenv('FAILED_DSN') ?: 'doctrine://default?queue_name=failed',
                     'now' => 'sync://',
                 ],
                 'routing' => [Order::class => 'async'],

@@ -260,3 +260,20 @@ fn killed_processes_and_servers_lose_no_message() {
     }
     assert_eq!(messenger.rows("failed"), 0);
 }
+
+#[test]
+fn message_that_a_rate_limiter_refuses_waits_in_its_queue_without_a_try() {
+    let mut messenger = Messenger::new(Kind::Sqlite, "messenger7", DSN);
+    messenger.env.push(("LIMIT".into(), "1".into()));
+    messenger.send(&["first", "second"]);
+    let work = messenger.start(&["--workers", "1"], &[]);
+    let rests = || said(&messenger.site, &work, &["work", "status"]).contains("resting");
+    work.wait_until(rests);
+    let due = "select id from messenger_messages where delivered_at is null \
+               and available_at < datetime(created_at, '+30 minutes')";
+    work.wait_until(|| messenger.client.rows(due).len() == 1);
+    assert_eq!(messenger.count("first is done"), 1);
+    assert_eq!(messenger.count("second"), 0);
+    assert_eq!(messenger.rows("failed"), 0);
+    assert!(!work.log().contains("job failed"), "{}", work.log());
+}

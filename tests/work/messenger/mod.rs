@@ -110,6 +110,7 @@ impl Messenger {
             .write("composer.json", &composer.to_string())
             .write("src/Kernel.php", include_str!("Kernel.php"))
             .write("src/Order.php", "<?php class_exists(App\\Kernel::class);")
+            .write("src/HourlyLimiter.php", include_str!("HourlyLimiter.php"))
             .write("src/Handler.php", "<?php class_exists(App\\Kernel::class);")
             .write(
                 "src/Registry.php",

@@ -6,6 +6,7 @@ use redis::{FromRedisValue, Value};
 
 use super::super::database::Kind;
 use super::super::kills::{self, Event};
+use super::super::operate::{address, surus};
 use super::super::redis::Redis;
 use super::super::work::signal;
 use super::Messenger;
@@ -198,4 +199,37 @@ fn killed_processes_and_servers_lose_no_message() {
         assert!(notes.contains(&note), "no {note:?}: {}", work.log());
     }
     assert_eq!(stream.messenger.rows("failed"), 0);
+}
+
+/// Those of Symfony 5 cannot count them either, and may be empty.
+#[test]
+fn failure_transport_that_cannot_list_its_messages_is_named() {
+    for (version, engine, status, count) in [
+        ("messenger7", "rewind", 1, " (1)"),
+        ("messenger5", "worker", 0, ""),
+    ] {
+        let mut stream = Stream::new(version, "");
+        let dsn = format!("redis://127.0.0.1:{}/failures", stream.redis.port);
+        stream.messenger.env.push(("FAILED_DSN".into(), dsn));
+        stream.messenger.send(&["final"]);
+        let args = ["--workers", "1", "--engine", engine];
+        let work = stream.messenger.start(&args, &[]);
+        work.wait_until(|| stream.entries("failures").len() == 1);
+        let site = &stream.messenger.site;
+        let output = surus(site, &address(&work), &["work", "failed"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{version}: {error}");
+        let named = format!(
+            "the failure transport failed (RedisTransport) cannot list its messages{count};"
+        );
+        assert!(error.contains(&named), "{version}: {error}");
+        assert!(output.stdout.is_empty());
+        stream.redis.kill();
+        let output = surus(site, &address(&work), &["work", "failed"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{version}: {error}");
+        // An unreachable one of Symfony 5 is not asked for a number.
+        let is_told = error.contains("cannot list failed jobs: failed: ");
+        assert!(is_told || version == "messenger5", "{version}: {error}");
+    }
 }

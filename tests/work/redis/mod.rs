@@ -3,6 +3,7 @@
 mod horizon;
 mod laravel;
 mod plain;
+mod second_connection;
 mod shutdowns_and_crashes;
 
 use std::process::{Child, Command, Stdio};

@@ -108,3 +108,14 @@ fn failure_that_laravel_cannot_record_is_kept_in_the_dead_letter_queue() {
     let why = letters[0]["MessageAttributes"]["surus-reason"].to_string();
     assert!(why.contains("the job has called fail()"), "{why}");
 }
+
+#[test]
+fn overflow_storage_stops_the_start_of_its_own_queues() {
+    let mut laravel = Laravel::on_sqs(&framework("laravel13"), "http://127.0.0.1:1/0", "a");
+    laravel.set("SQS_OVERFLOW", "1");
+    let mut work = laravel.spawn(&["--workers", "1"]);
+    assert_eq!(work.wait().code(), Some(1));
+    // The broker of the queue says so, and not the application.
+    let why = "is SQS with overflow storage, which surus work does not serve";
+    work.wait_for_log(|log| log.contains(why));
+}

@@ -3,6 +3,7 @@
 
 mod laravel;
 mod plain;
+mod shared;
 mod shutdowns_and_crashes;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

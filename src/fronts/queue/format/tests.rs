@@ -157,3 +157,11 @@ fn long_reason_of_a_buried_job_is_cut_at_a_character() {
     };
     assert_eq!(why.len(), LONGEST_REASON - 1);
 }
+
+#[tokio::test]
+async fn message_that_a_rate_limiter_refuses_goes_back_without_a_pause_of_its_own() {
+    let runs = program(engine(Some(r#"{"refused":true}"#)));
+    let verdict = run(&runs, "default", Format::Messenger).await;
+    assert_eq!(verdict.disposition, Disposition::Return);
+    assert_eq!(verdict.outcome, Outcome::Refused);
+}

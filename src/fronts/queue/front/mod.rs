@@ -417,7 +417,7 @@ impl Drive {
             }
             // Only a job that was refused: it has not run.
             Disposition::Return => {
-                self.scheduler.ended(begun, took, now());
+                self.scheduler.refused(begun);
                 self.refused(queue, job);
             }
             disposition => {

@@ -1,16 +1,17 @@
-//! Rests a queue while its Laravel application runs no jobs: in maintenance mode, after
-//! `queue:pause`, or because of a listener of `Looping`.
+//! Rests a queue while its application runs no jobs of it. Laravel runs none in maintenance mode,
+//! after `queue:pause`, or because of a listener of `Looping`; Messenger, if a rate limiter waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tracing::info;
+use tracing::{debug, info};
 
 use super::{Drive, Front};
 use crate::fronts::queue::job::Job;
 use crate::fronts::queue::runner::{JobAnswer, JobProgram};
+use crate::fronts::queue::settings::Format;
 
 /// How long a queue rests before the application is asked again: as long as `queue:work` sleeps.
 const REST: Duration = Duration::from_secs(3);
@@ -24,15 +25,22 @@ impl Drive {
         self.returned[queue].push(job);
         if !self.front.resting[queue].swap(true, Ordering::Relaxed) {
             let name = &self.front.consumers[queue].queue.name;
-            info!(
-                queue = name,
-                "the application runs no jobs at present: maintenance mode, queue:pause, Looping, \
-                 or a cache that fails, which Laravel reports"
-            );
+            if self.has_limiter(queue) {
+                debug!(
+                    queue = name,
+                    "the transport's rate limiter refuses messages"
+                );
+            } else {
+                info!(
+                    queue = name,
+                    "the application runs no jobs at present: maintenance mode, queue:pause, \
+                     Looping, or a cache that fails, which Laravel reports"
+                );
+            }
             let asked = until_it_runs_jobs(self.front.clone(), queue);
             self.asking.push(Box::pin(asked));
         }
-        self.pause();
+        self.stop_or_resume(queue);
         // A queue that has been stopped before.
         self.return_jobs(queue);
     }
@@ -41,8 +49,20 @@ impl Drive {
     pub(super) fn end_rest(&mut self, queue: usize) {
         self.front.resting[queue].store(false, Ordering::Relaxed);
         let name = &self.front.consumers[queue].queue.name;
-        info!(queue = name, "the application runs jobs again");
-        self.pause();
+        if self.has_limiter(queue) {
+            debug!(
+                queue = name,
+                "the transport's rate limiter lets messages run"
+            );
+        } else {
+            info!(queue = name, "the application runs jobs again");
+        }
+        self.stop_or_resume(queue);
+    }
+
+    /// Whether a rate limiter rests the queue, which may be so every few seconds.
+    fn has_limiter(&self, queue: usize) -> bool {
+        self.front.consumers[queue].queue.format() == Format::Messenger
     }
 }
 

@@ -104,23 +104,36 @@ impl Drive {
         }
     }
 
+    /// Stops or resumes queues as operators have asked.
     pub(super) fn pause(&mut self) {
-        let paused = self.paused.borrow_and_update().clone();
-        for (queue, is_paused) in paused.into_iter().enumerate() {
+        let count = self.paused.borrow_and_update().len();
+        for queue in 0..count {
+            let changed = self.stop_or_resume(queue);
             let name = &self.front.consumers[queue].queue.name;
-            let is_paused = is_paused || self.front.resting[queue].load(Ordering::Relaxed);
-            match (is_paused, self.stops[queue].is_cancelled()) {
-                (true, false) => {
-                    info!(queue = name, "paused");
-                    self.stops[queue].cancel();
-                    self.stop_receiving(queue);
-                }
-                (false, true) if !self.stop.is_cancelled() => {
-                    info!(queue = name, "resumed");
-                    self.stops[queue] = self.stop.child_token();
-                }
-                _ => {}
+            match changed {
+                Some(true) => info!(queue = name, "paused"),
+                Some(false) => info!(queue = name, "resumed"),
+                None => {}
             }
+        }
+    }
+
+    /// Stops a queue that is paused or rests, and resumes others. Returns whether it is stopped
+    /// now, if that has changed.
+    pub(super) fn stop_or_resume(&mut self, queue: usize) -> Option<bool> {
+        let is_paused = self.paused.borrow()[queue];
+        let is_paused = is_paused || self.front.resting[queue].load(Ordering::Relaxed);
+        match (is_paused, self.stops[queue].is_cancelled()) {
+            (true, false) => {
+                self.stops[queue].cancel();
+                self.stop_receiving(queue);
+                Some(true)
+            }
+            (false, true) if !self.stop.is_cancelled() => {
+                self.stops[queue] = self.stop.child_token();
+                Some(false)
+            }
+            _ => None,
         }
     }
 }

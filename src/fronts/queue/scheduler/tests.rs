@@ -424,6 +424,26 @@ fn skipped_job_lets_its_group_go_on_and_counts_for_no_rate() {
 }
 
 #[test]
+fn queue_reserves_few_jobs_after_a_refusal() {
+    let now = Instant::now();
+    let mut scheduler = Scheduler::new([share(1)], 1, false);
+    let begin = |scheduler: &mut Scheduler<i32>| {
+        scheduler.push(0, None, 0, Isolation::Shared);
+        scheduler.next(now).unwrap().0
+    };
+    for room in [100, 1, 2, 3] {
+        let begun = begin(&mut scheduler);
+        scheduler.ended(begun, Duration::from_micros(1), now);
+        assert_eq!(scheduler.room(0), room);
+        if room == 100 {
+            let begun = begin(&mut scheduler);
+            scheduler.refused(begun);
+            assert_eq!(scheduler.room(0), 1);
+        }
+    }
+}
+
+#[test]
 fn group_waits_for_its_paused_job() {
     let now = Instant::now();
     let mut scheduler = Scheduler::new([share(1)], 4, false);

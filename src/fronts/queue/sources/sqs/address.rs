@@ -92,6 +92,11 @@ impl QueueAddress {
         })
     }
 
+    /// The queue's name in SQS.
+    pub fn name(&self) -> &str {
+        self.url.rsplit('/').next().unwrap_or_default()
+    }
+
     pub fn is_fifo(&self) -> bool {
         self.url.ends_with(FIFO)
     }
@@ -215,7 +220,7 @@ mod tests {
                 ..Access::default()
             };
             let queue = QueueAddress::find(name, access).await.unwrap();
-            assert_eq!(queue.url, url);
+            assert_eq!((queue.url.as_str(), queue.name()), (url, "jobs"));
             let dead = queue.of_arn("arn:aws:sqs:eu-west-1:0:dead").unwrap();
             assert_eq!(dead.url, url.replace("jobs", "dead"));
         }

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 use tracing::warn;
 
@@ -10,10 +11,12 @@ use super::address::QueueAddress;
 use super::batch::{MOST, Settled};
 use super::message::{self, Held, SqsMessage};
 use super::{LONGEST, SqsQueue, TIMEOUT};
+use crate::aws::Error;
 use crate::fronts::queue::job::{FailedJob, Failures, Job};
 
-/// The message attribute with the reason.
+/// The message attributes with the reason, and with the name of the job's queue in SQS.
 const REASON: &str = "surus-reason";
+const QUEUE: &str = "surus-queue";
 /// SQS's limit of attributes.
 const MAX_ATTRIBUTES: usize = 10;
 /// How much of a reason is kept, since a message has a limit, too.
@@ -22,6 +25,14 @@ const LONGEST_REASON: usize = 1000;
 const RESERVE: Duration = Duration::from_secs(30);
 /// How many dead letters are looked through.
 const MAX_SHOWN: usize = 1000;
+
+/// The queue of a dead letter, among those that share the dead-letter queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LetterOrigin {
+    Own,
+    Other,
+    Unknown,
+}
 
 /// A message to be sent.
 struct Sent<'a> {
@@ -33,7 +44,7 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    async fn to(self, queue: &QueueAddress) -> anyhow::Result<()> {
+    async fn to(self, queue: &QueueAddress) -> Result<(), Error> {
         let mut parameters = json!({ "MessageBody": self.body });
         if !self.attributes.is_empty() {
             parameters["MessageAttributes"] = self.attributes.into();
@@ -59,17 +70,30 @@ impl SqsQueue {
             );
             return self.hide(held, LONGEST).await;
         };
-        let mut attributes = held.attributes.clone();
-        if attributes.len() < MAX_ATTRIBUTES {
-            attributes.insert(REASON.into(), text(why));
+        let body = message::body(job, held, self.reads.format);
+        let added = [(QUEUE, text(self.queue.name())), (REASON, text(why))];
+        // A message near SQS's limit has no room for all of them.
+        for count in (0..=added.len()).rev() {
+            let mut attributes = held.attributes.clone();
+            for (name, value) in &added[..count] {
+                if attributes.len() < MAX_ATTRIBUTES || attributes.contains_key(*name) {
+                    attributes.insert((*name).into(), value.clone());
+                }
+            }
+            let sent = Sent {
+                body: &body,
+                attributes,
+                group: held.group.as_deref(),
+                deduplication: job.lease.id.clone(),
+            };
+            match sent.to(dead_letter_queue).await {
+                Err(error) if count > 0 && may_be_too_long(&error) => {}
+                sent => {
+                    sent?;
+                    break;
+                }
+            }
         }
-        let sent = Sent {
-            body: &message::body(job, held, self.reads.format),
-            attributes,
-            group: held.group.as_deref(),
-            deduplication: job.lease.id.clone(),
-        };
-        sent.to(dead_letter_queue).await?;
         self.delete(held).await
     }
 
@@ -87,6 +111,10 @@ impl SqsQueue {
         };
         let _one_at_a_time = self.listing.lock().await;
         let (shown, others) = self.look_through(dead_letter_queue, requested.id()).await?;
+        let has_unknown = shown
+            .iter()
+            .any(|letter| self.origin(letter) == LetterOrigin::Unknown);
+        let is_only_source = has_unknown && self.is_only_source(dead_letter_queue).await;
         let mut found = Vec::new();
         for letter in &shown {
             match requested {
@@ -99,7 +127,7 @@ impl SqsQueue {
                     .ask("DeleteMessage", receipt, TIMEOUT)
                     .await?;
             }
-            found.push(self.failed(letter));
+            found.push(self.failed(letter, is_only_source));
         }
         let listed = match requested.is_change() {
             false => &shown[..],
@@ -123,7 +151,7 @@ impl SqsQueue {
     }
 
     /// Reserves dead letters, until it has found the one with this id. Returns those that are
-    /// meant, and the others.
+    /// meant, and the others, among them all of other queues.
     async fn look_through(
         &self,
         dead_letter_queue: &QueueAddress,
@@ -145,7 +173,13 @@ impl SqsQueue {
                 break;
             }
             for letter in received {
-                match id.is_none_or(|id| id == letter.message_id) {
+                let is_requested = id.is_none_or(|id| id == letter.message_id);
+                // SQS may deliver a message twice.
+                let is_again = shown
+                    .iter()
+                    .any(|it: &SqsMessage| it.message_id == letter.message_id);
+                let is_meant = is_requested && !is_again;
+                match is_meant && self.origin(&letter) != LetterOrigin::Other {
                     true => shown.push(letter),
                     false => others.push(letter),
                 }
@@ -161,29 +195,75 @@ impl SqsQueue {
     async fn again(&self, letter: &SqsMessage) -> anyhow::Result<()> {
         let mut attributes = letter.message_attributes.clone();
         attributes.remove(REASON);
+        attributes.remove(QUEUE);
         let sent = Sent {
             body: &letter.body,
             attributes,
             group: letter.attributes.group.as_deref(),
             deduplication: format!("{}-again", letter.message_id),
         };
-        sent.to(&self.queue).await
+        sent.to(&self.queue).await?;
+        Ok(())
     }
 
-    fn failed(&self, letter: &SqsMessage) -> FailedJob {
-        let reason = letter.message_attributes.get(REASON);
-        let reason = reason.and_then(|reason| reason["StringValue"].as_str());
+    fn origin(&self, letter: &SqsMessage) -> LetterOrigin {
+        // An ARN ends with the name.
+        let moved = letter.attributes.source.as_deref();
+        let moved = moved.and_then(|arn| arn.rsplit(':').next());
+        match moved.or(letter.text(QUEUE)) {
+            Some(name) if name == self.queue.name() => LetterOrigin::Own,
+            Some(_) => LetterOrigin::Other,
+            None => LetterOrigin::Unknown,
+        }
+    }
+
+    /// Whether no other queue has this dead-letter queue. False if SQS does not say.
+    async fn is_only_source(&self, dead_letter_queue: &QueueAddress) -> bool {
+        let asked = dead_letter_queue.ask("ListDeadLetterSourceQueues", json!({}), TIMEOUT);
+        let told = asked.await.unwrap_or_default();
+        let names = told["queueUrls"].as_array().map(Vec::as_slice);
+        let name = match (names, told["NextToken"].as_str()) {
+            (Some([url]), None) => url.as_str().and_then(|url| url.rsplit('/').next()),
+            _ => None,
+        };
+        name == Some(self.queue.name())
+    }
+
+    fn failed(&self, letter: &SqsMessage, is_only_source: bool) -> FailedJob {
+        let origin = self.origin(letter);
+        let unstated = match origin {
+            LetterOrigin::Unknown => "unknown, and the message does not name its queue",
+            _ if letter.attributes.source.is_some() => {
+                "SQS has moved it here, because it was received too often"
+            }
+            _ => "the message has no room for the reason, which the log has",
+        };
         let sent: u64 = letter.attributes.sent.parse().unwrap_or_default();
         // Dates have four digits for the year.
         let sent = sent.min(1 << 45);
         let sent = SystemTime::UNIX_EPOCH + Duration::from_millis(sent);
-        FailedJob::new(
+        let job = FailedJob::new(
             letter.message_id.clone(),
             &self.name,
             letter.body.as_bytes(),
-            reason.unwrap_or("SQS has moved it here, because it was received too often"),
+            letter.text(REASON).unwrap_or(unstated),
             httpdate::fmt_http_date(sent),
-        )
+        );
+        FailedJob {
+            has_unknown_queue: origin == LetterOrigin::Unknown && !is_only_source,
+            ..job
+        }
+    }
+}
+
+/// Whether a message may be accepted if it is shorter. SQS has no code of its own for that.
+fn may_be_too_long(error: &Error) -> bool {
+    match error {
+        Error::Refused { status, .. } => {
+            !error.is_temporary()
+                && [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE].contains(status)
+        }
+        Error::Unreachable(_) | Error::Failed(_) => false,
     }
 }
 
@@ -203,15 +283,4 @@ fn text(why: &str) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reason_has_only_characters_that_sqs_accepts() {
-        let value = |why: &str| text(why)["StringValue"].clone();
-        assert_eq!(value("a\u{0}b\u{1b}[0m\n\u{e4}"), "ab[0m\n\u{e4}");
-        assert_eq!(value("\u{0}"), "unknown");
-        let long = "x".repeat(5000);
-        assert_eq!(value(&long).as_str().map(str::len), Some(LONGEST_REASON));
-    }
-}
+mod tests;

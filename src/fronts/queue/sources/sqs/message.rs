@@ -46,6 +46,9 @@ pub struct Attributes {
     /// Milliseconds since 1970.
     #[serde(rename = "SentTimestamp")]
     pub sent: String,
+    /// The ARN of the queue from which SQS has moved it to a dead-letter queue.
+    #[serde(rename = "DeadLetterQueueSourceArn")]
+    pub source: Option<String>,
 }
 
 /// Reads the response to a receive call.
@@ -61,6 +64,11 @@ pub fn read(answer: Value) -> anyhow::Result<Vec<SqsMessage>> {
 }
 
 impl SqsMessage {
+    /// The text of an attribute of the sender's.
+    pub fn text(&self, attribute: &str) -> Option<&str> {
+        self.message_attributes.get(attribute)?["StringValue"].as_str()
+    }
+
     /// `group` is that of a FIFO queue; `received` when it was received, as its queue counts it.
     pub fn into_job(self, group: Option<String>, received: Duration, reads: Reads) -> Job {
         let headers = match reads.format {
