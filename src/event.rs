@@ -272,9 +272,12 @@ pub enum Failure {
     /// PHP sent something that is not a response.
     #[error("invalid response from PHP: {0}")]
     Malformed(String),
-    /// The request is too large for PHP.
+    /// The request's headers are too large for PHP.
     #[error("{0}")]
     TooLarge(&'static str),
+    /// The request's body is too large for the engine.
+    #[error("{0}")]
+    BodyTooLarge(&'static str),
 }
 
 impl Failure {

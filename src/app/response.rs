@@ -85,6 +85,7 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
             StatusCode::SERVICE_UNAVAILABLE
         }
         Failure::TooLarge(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        Failure::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
     };
     match failure {
         _ if failure.is_busy() => log_overload(failure, event),
@@ -117,7 +118,7 @@ pub fn failure_name(failure: &Failure) -> &'static str {
         Failure::QueueFull(_) => "queue_full",
         Failure::QueueTimeout(_) => "queue_timeout",
         Failure::Busy(_) => "overloaded",
-        Failure::TooLarge(_) => "too_large",
+        Failure::TooLarge(_) | Failure::BodyTooLarge(_) => "too_large",
         Failure::Malformed(_) => "bad_response",
     }
 }
@@ -194,4 +195,16 @@ pub fn fit_length(mut response: Response) -> Response {
         Some(Some(_)) | None => ResponseBody::Full(body),
     };
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_that_is_too_large_gets_the_status_of_its_part() {
+        let status = |failure: Failure| failed(&failure, 1).status();
+        assert_eq!(status(Failure::TooLarge("headers")), 431);
+        assert_eq!(status(Failure::BodyTooLarge("form")), 413);
+    }
 }

@@ -63,6 +63,11 @@ pub struct Settings {
     /// On `roadrunner`: whether workers get the bodies of forms as they arrive. They then parse
     /// fields and files themselves.
     pub roadrunner_raw_body: bool,
+    /// On `roadrunner`: extensions of uploaded files that workers do not get. RoadRunner forbade
+    /// some by default up to 2024.2 (`config/uploads.go` of its http plugin).
+    pub roadrunner_uploads_forbid: Vec<String>,
+    /// On `roadrunner`: the only extensions of uploaded files that workers get; by default all.
+    pub roadrunner_uploads_allow: Vec<String>,
     /// On `roadrunner`: what the workers are asked for.
     #[serde(skip)]
     pub roadrunner_mode: WorkerMode,
@@ -174,6 +179,8 @@ impl Default for Settings {
             script_args: Vec::new(),
             roadrunner_payloads: Payloads::default(),
             roadrunner_raw_body: false,
+            roadrunner_uploads_forbid: Vec::new(),
+            roadrunner_uploads_allow: Vec::new(),
             roadrunner_mode: WorkerMode::default(),
             relay: RelayKind::default(),
             project: None,

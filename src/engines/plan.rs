@@ -110,6 +110,10 @@ pub fn plan_with(
                     directory: settings.project.clone(),
                     payloads: settings.roadrunner_payloads,
                     parses_forms: !settings.roadrunner_raw_body,
+                    uploads: external::roadrunner::AcceptedUploads {
+                        forbidden: settings.roadrunner_uploads_forbid.clone(),
+                        allowed: settings.roadrunner_uploads_allow.clone(),
+                    },
                     mode: settings.roadrunner_mode,
                     relay: settings.relay,
                     max_memory: settings.max_memory.0,

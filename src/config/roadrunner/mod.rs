@@ -1,5 +1,6 @@
 //! Reads `.rr.yaml`, RoadRunner's configuration, for the engine `roadrunner`.
 
+mod command;
 mod pipelines;
 mod yaml;
 
@@ -9,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use toml::{Table, Value};
 use tracing::{info, warn};
 
+use self::command::{Command, Commands};
 use self::pipelines::Pipelines;
 use self::yaml::Yaml;
 
@@ -76,15 +78,23 @@ fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settin
         trusts_proxies: false,
         networks: Vec::new(),
         pipelines: Pipelines::default(),
+        commands: Commands::default(),
     };
     for (name, value) in &sections {
         visit.entry(name, value)?;
     }
     let serves_files = visit.serves_files && !visit.limits_files;
     let directory = visit.directory;
+    let commands = visit.commands;
     let networks = (visit.trusts_proxies).then_some(visit.networks);
-    let (queues, ignored) = visit.pipelines.queues();
+    let (mut queues, ignored) = visit.pipelines.queues();
     settings.ignored.extend(ignored);
+    if let Some(why) = &commands.unsupported_jobs {
+        queues.clear();
+        let ignored = format!("{why} (so no pipeline is served)");
+        settings.ignored.push(ignored);
+    }
+    commands.apply(&mut settings);
     settings.serves_http = sections.iter().any(|(name, _)| name == "http");
     if !queues.is_empty() {
         settings.table.insert("queue".into(), queues.into());
@@ -168,6 +178,7 @@ struct Visit<'a> {
     trusts_proxies: bool,
     networks: Vec<Value>,
     pipelines: Pipelines,
+    commands: Commands,
     /// `http.static.dir`.
     directory: Option<String>,
 }
@@ -181,9 +192,12 @@ impl Visit<'_> {
     fn value(&mut self, path: &str, value: &Yaml) -> Result<()> {
         match path {
             "version" => {}
-            "server.command" | "http.pool.command" => match self.words(value) {
-                words if words.is_empty() => {}
-                words => self.command(&words)?,
+            "server.command" => self.commands.server = Command::read(&self.words(value))?,
+            "http.pool.command" => self.commands.http = Command::read(&self.words(value))?,
+            "jobs.pool.command" => match Command::read(&self.words(value)) {
+                Ok(command) => self.commands.jobs = command,
+                // Pages need no jobs.
+                Err(error) => self.commands.unsupported_jobs = Some(format!("{path}: {error:#}")),
             },
             "server.env" => self.env(value),
             "server.user" => self.text(&["engine", "user"], value),
@@ -209,6 +223,8 @@ impl Visit<'_> {
                 self.settings
                     .set(&["engine", "roadrunner_raw_body"], is_raw);
             }
+            "http.uploads.forbid" => self.extensions("roadrunner_uploads_forbid", value),
+            "http.uploads.allow" => self.extensions("roadrunner_uploads_allow", value),
             "http.max_request_size" => self.size(&["http", "max_body_size"], value)?,
             "http.trusted_subnets" => {
                 let networks = self.words(value).into_iter().map(Value::from);
@@ -268,6 +284,7 @@ impl Visit<'_> {
             | "http.pool"
             | "http.pool.supervisor"
             | "http.static"
+            | "http.uploads"
             | "jobs"
             | "jobs.pool"
             | "jobs.pool.supervisor"
@@ -303,42 +320,13 @@ impl Visit<'_> {
         }
     }
 
-    /// `php`, its options, the script and its arguments.
-    fn command(&mut self, words: &[String]) -> Result<()> {
-        let mut words = words.iter().map(|word| word.trim_matches(['"', '\'']));
-        let program = words.next().unwrap_or_default();
-        let name = program.rsplit('/').next().unwrap_or_default();
-        if !name.starts_with("php") {
-            bail!("`{program}` is not supported; Surus starts `php SCRIPT` only");
+    /// Extensions of uploaded files.
+    fn extensions(&mut self, setting: &str, value: &Yaml) {
+        if *value != Yaml::Null {
+            let words = self.words(value).into_iter().map(Value::from);
+            let words: Vec<_> = words.collect();
+            self.settings.set(&["engine", setting], words);
         }
-        if program.contains('/') {
-            self.settings.set(&["engine", "php_cli"], program);
-        }
-        let mut script = None;
-        let mut arguments = Vec::new();
-        while let Some(word) = words.next() {
-            match (script, word) {
-                (Some(_), word) => arguments.push(Value::from(word)),
-                (None, "-d") => self.ini(words.next().unwrap_or_default()),
-                (None, "-f" | "--") => {}
-                (None, word) if word.starts_with("-d") => self.ini(&word[2..]),
-                (None, word) if word.starts_with('-') => {
-                    bail!("the option `{word}` of php is not supported; only `-d` is")
-                }
-                (None, word) => script = Some(word),
-            }
-        }
-        let Some(script) = script else {
-            bail!("the command names no script");
-        };
-        self.settings.set(&["engine", "script"], script);
-        self.settings.set(&["engine", "script_args"], arguments);
-        Ok(())
-    }
-
-    fn ini(&mut self, entry: &str) {
-        let (name, value) = entry.split_once('=').unwrap_or((entry, "1"));
-        self.settings.set(&["php", name], value);
     }
 
     /// A map of variables, or a list of such maps.

@@ -23,6 +23,10 @@ http:
   address: :${PORT}
   max_request_size: 256
   raw_body: true
+  uploads:
+    dir: "/tmp"
+    forbid: [ ".php", ".sh" ]
+    allow: []
   middleware: [ "static", "gzip", "headers" ]
   static:
     dir: "public"
@@ -44,6 +48,8 @@ http:
             script = "public/worker.php"
             script_args = ["--mode", "http"]
             roadrunner_raw_body = true
+            roadrunner_uploads_forbid = [".php", ".sh"]
+            roadrunner_uploads_allow = []
             workers = 4
             max_requests = 500
             max_memory = "128M"
@@ -69,6 +75,7 @@ http:
         [
             "http.middleware: headers",
             "http.pool.supervisor.idle_ttl",
+            "http.uploads.dir",
             "rpc"
         ]
     );
@@ -133,6 +140,85 @@ jobs:
     serde::Deserialize::deserialize(settings.table)
         .map(|_: crate::config::Config| ())
         .unwrap();
+}
+
+#[test]
+fn each_pool_runs_its_own_command_or_that_of_the_server() {
+    let server = "server:\n  command: php -d a=1 app.php --all\n";
+    let http = "http:\n  pool:\n    command: /opt/php web.php\n";
+    let jobs = "jobs:\n  pool:\n    command: php -d b=2 jobs.php --queue\n";
+    let engine_of_server = "script = 'app.php'\nscript_args = ['--all']\n[php]\na = '1'\n";
+    let engine_of_http = "script = 'web.php'\nscript_args = []\nphp_cli = '/opt/php'\n";
+    let work_of_server =
+        "[pool.work]\nscript = 'app.php'\nscript_args = ['--all']\nphp = { a = '1' }\n";
+    let work_of_jobs =
+        "[pool.work]\nscript = 'jobs.php'\nscript_args = ['--queue']\nphp = { b = '2' }\n";
+    for (commands, engine, work) in [
+        ([server, "", ""], engine_of_server, ""),
+        // The order of the file does not matter.
+        ([http, server, ""], engine_of_http, work_of_server),
+        ([server, http, ""], engine_of_http, work_of_server),
+        ([server, jobs, ""], engine_of_server, work_of_jobs),
+        ([server, http, jobs], engine_of_http, work_of_jobs),
+        (["", jobs, ""], "", work_of_jobs),
+    ] {
+        let mut found = read(&commands.concat()).table;
+        found.remove("site");
+        let expected = format!("[engine]\nclear_env = false\n{engine}{work}");
+        let expected: Table = toml::from_str(&expected).unwrap();
+        assert_eq!(found, expected, "{commands:?}");
+    }
+}
+
+#[test]
+fn what_a_command_of_jobs_shares_with_that_of_requests_is_listed() {
+    let of_http = |command: &str| format!("http:\n  pool:\n    command: {command}\n");
+    let of_jobs = |command: &str| format!("jobs:\n  pool:\n    command: {command}\n");
+    let of_server = |command: &str| format!("server:\n  command: {command}\n");
+    let other_php = of_jobs("/usr/bin/php jobs.php");
+    for (commands, php, ignored) in [
+        (
+            of_http("/opt/php web.php") + &other_php,
+            Some("/opt/php"),
+            vec!["jobs.pool.command: /usr/bin/php"],
+        ),
+        // Requests have the php of PATH.
+        (
+            of_http("php web.php") + &other_php,
+            None,
+            vec!["jobs.pool.command: /usr/bin/php"],
+        ),
+        (
+            of_http("/opt/php web.php") + &of_server("php app.php"),
+            Some("/opt/php"),
+            vec!["server.command: php"],
+        ),
+        (other_php, Some("/usr/bin/php"), vec![]),
+        (
+            of_server("php -d a=1 -d b=2 app.php") + &of_jobs("php -d b=3 jobs.php"),
+            None,
+            vec!["jobs.pool.command without -d a"],
+        ),
+    ] {
+        let settings = read(&commands);
+        let engine = &settings.table["engine"];
+        let found = engine.get("php_cli").and_then(Value::as_str);
+        assert_eq!(found, php, "{commands}");
+        assert_eq!(settings.ignored, ignored, "{commands}");
+    }
+}
+
+#[test]
+fn unsupported_command_of_jobs_leaves_requests_alone_and_serves_no_queue() {
+    let settings = read(
+        "server:\n  command: php app.php\njobs:\n  consume: [a]\n  pool:\n    \
+         command: ./worker\n  pipelines:\n    a:\n      driver: amqp\n",
+    );
+    assert_eq!(settings.table["engine"]["script"], Value::from("app.php"));
+    assert_eq!(settings.table.get("queue"), None);
+    let why = "jobs.pool.command: `./worker` is not supported; Surus starts `php SCRIPT` only \
+               (so no pipeline is served)";
+    assert_eq!(settings.ignored, [why]);
 }
 
 #[test]

@@ -50,7 +50,9 @@ impl FunctionError {
                 FunctionError::new(BUSY, failure.to_string())
             }
             Failure::Malformed(_) => FunctionError::new(MALFORMED_ANSWER, failure.to_string()),
-            Failure::TooLarge(_) => FunctionError::new(TOO_LARGE, failure.to_string()),
+            Failure::TooLarge(_) | Failure::BodyTooLarge(_) => {
+                FunctionError::new(TOO_LARGE, failure.to_string())
+            }
         }
     }
 

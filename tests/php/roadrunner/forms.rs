@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use surus::event::Body;
+use surus::event::{Body, Failure};
 
 use super::{dump, on_scenes, scene};
 use crate::engine_contract::subject::{bytes, until};
@@ -47,11 +47,15 @@ fn base64(text: &str) -> String {
 
 /// A form with a field and a file of this content.
 fn multipart(name: &str, content: &[u8]) -> Vec<u8> {
+    multipart_with(name, "x.bin", content)
+}
+
+fn multipart_with(name: &str, file_name: &str, content: &[u8]) -> Vec<u8> {
     [
         b"--limit\r\nContent-Disposition: form-data; name=\"a[]\"\r\n\r\n1\r\n--limit\r\n"
             .as_slice(),
         format!(
-            "Content-Disposition: form-data; name=\"{name}\"; filename=\"x.bin\"\r\n\
+            "Content-Disposition: form-data; name=\"{name}\"; filename=\"{file_name}\"\r\n\
              Content-Type: image/png\r\n\r\n"
         )
         .as_bytes(),
@@ -103,5 +107,41 @@ fn upload_is_a_file_that_the_worker_may_keep() {
                 assert_eq!(moved.len(), size as u64);
             }
         }
+    });
+}
+
+#[test]
+fn upload_with_a_forbidden_extension_arrives_as_its_error() {
+    const KIND: &str = "multipart/form-data; boundary=limit";
+    let body = || Body::Memory(multipart_with("f", "shell.PHP", b"<?php").into());
+    on_scenes(|engine| async move {
+        let taken = dump(&engine, scene(&engine, "/dump").post_body(KIND, body())).await;
+        assert_eq!(taken["uploads"]["f"]["error"], 0);
+    });
+    on_scenes(|engine| async move {
+        let engine = engine.with(|settings| {
+            settings.roadrunner_uploads_forbid = vec![".php".to_string()];
+        });
+        let refused = dump(&engine, scene(&engine, "/dump").post_body(KIND, body())).await;
+        let expected = serde_json::json!({
+            "name": "shell.PHP", "mime": "image/png", "size": 0, "error": 8, "tmpName": "",
+        });
+        assert_eq!(refused["uploads"]["f"], expected);
+    });
+}
+
+#[test]
+fn form_with_too_many_parts_is_rejected() {
+    on_scenes(|engine| async move {
+        let part = b"--limit\r\nContent-Disposition: form-data; name=\"a[]\"\r\n\r\n1\r\n";
+        let form = |parts: usize| [part.repeat(parts), b"--limit--".to_vec()].concat();
+        let kind = "multipart/form-data; boundary=limit";
+        let sent = |parts| scene(&engine, "/dump").post(kind, form(parts));
+        let taken = dump(&engine, sent(1000)).await;
+        assert_eq!(taken["parsed"], true);
+        let refused = engine.answer(sent(1001)).await;
+        let is_named = matches!(&refused, Err(Failure::BodyTooLarge(why)) if why.contains("1,000"));
+        assert!(is_named, "{refused:?}");
+        assert_eq!(dump(&engine, sent(1)).await["parsed"], true);
     });
 }

@@ -106,7 +106,7 @@ impl RunningExchange {
         };
         let flags = self.request.flags;
         frame::put_payload(bytes, flags, context, small, body.len())
-            .ok_or(Failure::TooLarge("the request exceeds 4 GiB"))?;
+            .ok_or(Failure::BodyTooLarge("the request exceeds 4 GiB"))?;
         if small.is_empty() && !body.is_empty() {
             outgoing.follow_with(BodyContent::new(body));
         }

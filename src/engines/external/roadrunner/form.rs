@@ -34,12 +34,31 @@ pub struct Uploads {
     _taken: Vec<Reservation>,
 }
 
-/// Where uploaded files are stored.
+/// The directory of uploaded files, and the rules for them.
 #[derive(Debug, Clone)]
 pub struct Directory {
     pub path: PathBuf,
     /// Whether PHP runs as another user, which has the group of the directory.
     pub is_shared: bool,
+    pub accepted: Arc<AcceptedUploads>,
+}
+
+/// The uploaded files that workers get, by their extensions: `.php`. Rules and error are those of
+/// RoadRunner's http plugin (`FileUpload.Open` in its `handler/uploads.go`).
+#[derive(Debug, Clone, Default)]
+pub struct AcceptedUploads {
+    pub forbidden: Vec<String>,
+    /// If empty, all that are not forbidden.
+    pub allowed: Vec<String>,
+}
+
+impl AcceptedUploads {
+    fn has(&self, file_name: &str) -> bool {
+        let extension = file_name.rfind('.').map_or("", |dot| &file_name[dot..]);
+        let extension = extension.to_lowercase();
+        let is_in = |list: &[String]| list.iter().any(|own| own.to_lowercase() == extension);
+        !is_in(&self.forbidden) && (self.allowed.is_empty() || is_in(&self.allowed))
+    }
 }
 
 /// The most bytes of all fields together, like Go's limit.
@@ -47,9 +66,10 @@ const MAX_FIELDS: u64 = 10 << 20;
 /// The most fields of a form, where each level of a name counts. Each takes about 300 bytes.
 const MAX_LEVELS: usize = 100_000;
 
-/// `UPLOAD_ERR_OK`, and `UPLOAD_ERR_NO_FILE`.
+/// `UPLOAD_ERR_OK`, `UPLOAD_ERR_NO_FILE` and `UPLOAD_ERR_EXTENSION`.
 const NO_ERROR: u8 = 0;
 const NO_FILE: u8 = 4;
+const FORBIDDEN: u8 = 8;
 
 /// RoadRunner sends no body of these methods.
 pub fn has_body(method: &Method) -> bool {
@@ -169,8 +189,8 @@ struct CollectedForm {
 enum FormPart {
     Field(Vec<u8>),
     Upload(tempfile::NamedTempFile, u64),
-    /// A file input without a file.
-    Empty,
+    /// A file input without a file, or with one that is not accepted, with this error.
+    NoFile(u8),
 }
 
 impl CollectedForm {
@@ -190,7 +210,8 @@ impl Parts for CollectedForm {
         self.count(headers.name.len() + file_name + headers.media_type.len())?;
         let part = match headers.file_name.as_deref() {
             None => FormPart::Field(Vec::new()),
-            Some("") => FormPart::Empty,
+            Some("") => FormPart::NoFile(NO_FILE),
+            Some(name) if !self.directory.accepted.has(name) => FormPart::NoFile(FORBIDDEN),
             Some(_) => FormPart::Upload(self.directory.create()?, 0),
         };
         self.open = Some((headers, part));
@@ -211,7 +232,7 @@ impl Parts for CollectedForm {
                 file.write_all(piece)?;
                 *size += piece.len() as u64;
             }
-            Some((_, FormPart::Empty)) | None => {}
+            Some((_, FormPart::NoFile(_))) | None => {}
         }
         Ok(())
     }
@@ -224,7 +245,7 @@ impl Parts for CollectedForm {
             name: headers.file_name.unwrap_or_default(),
             mime: headers.media_type,
             size: 0,
-            error: NO_FILE,
+            error: NO_ERROR,
             tmp_name: String::new(),
         };
         match part {
@@ -235,11 +256,11 @@ impl Parts for CollectedForm {
             }
             FormPart::Upload(file, size) => {
                 let path = file.into_temp_path();
-                (upload.size, upload.error) = (size, NO_ERROR);
+                upload.size = size;
                 upload.tmp_name = path.to_string_lossy().into_owned();
                 self.uploads.push(path);
             }
-            FormPart::Empty => {}
+            FormPart::NoFile(error) => upload.error = error,
         }
         // Of several files with one name, RoadRunner sends the first.
         self.files.add_first(&headers.name, upload);
@@ -310,6 +331,8 @@ impl Read for BodyContent {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn parse(names: usize, values: usize) -> io::Result<Form> {
@@ -318,9 +341,14 @@ mod tests {
             format!("--b\r\nContent-Disposition: form-data; name={n}{name}\r\n\r\n{value}\r\n")
         };
         let body = (0..1000).map(part).collect::<String>() + "--b--\r\n";
+        collect(body.into(), AcceptedUploads::default())
+    }
+
+    fn collect(body: Vec<u8>, accepted: AcceptedUploads) -> io::Result<Form> {
         let directory = Directory {
             path: std::env::temp_dir(),
             is_shared: false,
+            accepted: accepted.into(),
         };
         let body = Body::Memory(body.into());
         multipart(BodyContent::new(&body), "b", directory)
@@ -341,12 +369,45 @@ mod tests {
         let body = "--b\r\nContent-Disposition: form-data; name=a".to_owned()
             + &"[]".repeat(120)
             + "\r\n\r\n1\r\n";
-        let body = Body::Memory(body.repeat(1000).into());
-        let directory = Directory {
-            path: std::env::temp_dir(),
-            is_shared: false,
-        };
-        let error = multipart(BodyContent::new(&body), "b", directory).map(drop);
+        let body = body.repeat(1000).into_bytes();
+        let error = collect(body, AcceptedUploads::default()).map(drop);
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn file_that_is_not_accepted_has_an_error_and_no_content() {
+        let uploaded = |name: &str, forbidden: &str, allowed: &str| {
+            let list = |extensions: &str| extensions.split_whitespace().map(String::from).collect();
+            let body = format!(
+                "--b\r\nContent-Disposition: form-data; name=f; filename=\"{name}\"\r\n\r\n\
+                 text\r\n--b--"
+            );
+            let accepted = AcceptedUploads {
+                forbidden: list(forbidden),
+                allowed: list(allowed),
+            };
+            let form = collect(body.into(), accepted).unwrap();
+            let files: Value = serde_json::from_slice(&form.files.unwrap()).unwrap();
+            let file = &files["f"];
+            let is_stored = file["tmpName"] != "";
+            assert_eq!(is_stored, file["size"] == 4, "{file}");
+            (file["error"].as_u64().unwrap(), is_stored)
+        };
+        for (name, forbidden, allowed, error) in [
+            ("a.php", ".exe .php", "", 8),
+            ("a.PhP", ".php", "", 8),
+            ("a.php", ".PHP", "", 8),
+            ("a.php.png", ".php", "", 0),
+            ("php", ".php", "", 0),
+            ("a.php", "", "", 0),
+            ("a.png", "", ".gif .png", 0),
+            ("a.jpg", "", ".gif .png", 8),
+            ("a.png", ".png", ".png", 8),
+            ("", "", ".png", 4),
+        ] {
+            let found = uploaded(name, forbidden, allowed);
+            let expected = (error, error == 0);
+            assert_eq!(found, expected, "{name} {forbidden} {allowed}");
+        }
     }
 }

@@ -40,6 +40,7 @@ use form::Directory;
 use relay::RelayListener;
 use worker::Worker;
 
+pub use form::AcceptedUploads;
 pub use relay::RelayKind;
 pub use request::Payloads;
 
@@ -73,6 +74,7 @@ pub struct RoadRunnerSpec {
     pub payloads: Payloads,
     /// Whether workers get forms as trees and files.
     pub parses_forms: bool,
+    pub uploads: AcceptedUploads,
     pub mode: WorkerMode,
     pub relay: RelayKind,
     /// Resident bytes after a request; 0 for no limit.
@@ -119,6 +121,7 @@ impl RoadRunner {
         let uploads = Directory {
             path: runtime_dir.path(file_names::UPLOADS),
             is_shared: spec.user.is_some(),
+            accepted: own.uploads.clone().into(),
         };
         let inner = Arc::new(Inner {
             listener: RelayListener::open(own.relay, &uploads).await?,

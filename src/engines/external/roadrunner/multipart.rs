@@ -22,7 +22,7 @@ pub trait Parts {
 /// The longest header section of a part.
 const MAX_HEADERS: usize = 8 * 1024;
 
-/// The most parts; the rest is ignored.
+/// The most parts, like Go's limit.
 const MAX_PARTS: usize = 1000;
 
 /// How much is read at once.
@@ -41,7 +41,8 @@ pub fn boundary(content_type: &str) -> Option<&str> {
     (1..=70).contains(&boundary.len()).then_some(boundary)
 }
 
-/// Parses a body. Like PHP, it takes what is valid at the beginning of an invalid body.
+/// Parses a body. Like PHP, it takes what is valid at the beginning of an invalid body. A body with
+/// too many parts or too long headers is `FileTooLarge`.
 pub fn parse(body: impl Read, boundary: &str, parts: &mut impl Parts) -> io::Result<()> {
     let mut input = Input {
         body,
@@ -54,10 +55,12 @@ pub fn parse(body: impl Read, boundary: &str, parts: &mut impl Parts) -> io::Res
     if !input.until_delimiter(|_| Ok(()))? {
         return Ok(());
     }
-    for _ in 0..MAX_PARTS {
-        let Some(headers) = input.headers()? else {
-            return Ok(());
-        };
+    let mut parts_left = MAX_PARTS;
+    while let Some(headers) = input.headers()? {
+        if parts_left == 0 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        parts_left -= 1;
         let Some(headers) = headers else {
             if !input.until_delimiter(|_| Ok(()))? {
                 return Ok(());
@@ -330,6 +333,18 @@ mod tests {
             let error = parsed(MAX_HEADERS + 1).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{at_once}");
         }
+    }
+
+    #[test]
+    fn parts_beyond_the_limit_reject_the_body() {
+        let body = |count: usize| {
+            let part = part("Content-Disposition: form-data; name=a", b"1");
+            [part.repeat(count), b"--b--\r\n".to_vec()].concat()
+        };
+        assert_eq!(read(&body(MAX_PARTS), ROOM).len(), MAX_PARTS);
+        let long = body(MAX_PARTS + 1);
+        let error = parse(Slow(&long, ROOM), "b", &mut Collected::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]

@@ -71,9 +71,10 @@ impl RoadRunnerRequest {
             None => Ok(None),
         };
         let form = form.map_err(|error| match error.kind() {
-            io::ErrorKind::FileTooLarge => {
-                Failure::TooLarge("the fields of the form exceed 10 MiB")
-            }
+            io::ErrorKind::FileTooLarge => Failure::BodyTooLarge(
+                "the form is too large: it can have 1,000 parts with 8 KiB of headers each, and \
+                 fields of 10 MiB whose names have 100,000 levels",
+            ),
             io::ErrorKind::OutOfMemory => {
                 Failure::Busy("buffers have reached their limit (http.buffer_memory)")
             }
