@@ -71,8 +71,10 @@ final class Surus_Checkpoint {
 		$this->options->save();
 		$this->translations->save();
 		$locale  = determine_locale();
-		$vars    = self::vars();
-		$filters = self::filters();
+		$https   = Surus\Boot\WordPressCode::https();
+		$vars    = Surus\Boot\WordPressCode::vars();
+		$filters = Surus\Boot\WordPressCode::filters();
+		Surus\Boot\EarlyHooks::report();
 		self::forget_visitor();
 		$ahead = new Surus_Ahead();
 
@@ -80,7 +82,8 @@ final class Surus_Checkpoint {
 		surus_checkpoint();
 		self::refuse();
 
-		// The order is that of wp-settings.php.
+		// The order is that of wp-config.php and wp-settings.php.
+		$https();
 		wp_fix_server_vars();
 		wp_maintenance();
 		surus_renew_constant( 'WP_START_TIMESTAMP', microtime( true ) );
@@ -147,33 +150,6 @@ final class Surus_Checkpoint {
 			);
 			exit;
 		}
-	}
-
-	/**
-	 * Of wp-includes/vars.php the part that looks at the request; it cannot be included twice, as
-	 * it declares functions.
-	 */
-	private static function vars(): callable {
-		$code = file_get_contents( ABSPATH . WPINC . '/vars.php' );
-		$end  = strrpos( substr( $code, 0, strpos( $code, "\nfunction " ) ), '/**' );
-
-		return eval(
-			'return static function () {'
-				. substr( $code, strlen( '<?php' ), $end - strlen( '<?php' ) )
-				. '};'
-		);
-	}
-
-	/** Of wp-includes/default-filters.php the conditions that look at the request. */
-	private static function filters(): callable {
-		$code = file_get_contents( ABSPATH . WPINC . '/default-filters.php' );
-		preg_match_all(
-			'/^if \([^{}]*\$_(GET|POST|COOKIE|REQUEST|SERVER)\b[^{}]*\) \{[^{}]*\}$/m',
-			$code,
-			$found
-		);
-
-		return eval( 'return static function () {' . implode( "\n", $found[0] ) . '};' );
 	}
 }
 

@@ -98,7 +98,7 @@ fn is_among(page: &str, left_out: &LeftOutPaths) -> bool {
 
 fn verdict(page: &str, other: bool, difference: Option<&(String, String)>) -> BootVerdict {
     let visitor = match other {
-        true => " of another host, cookie and language",
+        true => " of another scheme, host, cookie and language",
         false => "",
     };
     match difference {
@@ -214,7 +214,7 @@ impl Probes<'_> {
         Ok((all, left_out))
     }
 
-    /// Each page, without and with another host, cookie and language.
+    /// Each page, without and with another scheme, host, cookie and language.
     fn all(&self) -> impl Iterator<Item = (&String, bool)> {
         let both = |page| [(page, false), (page, true)];
         self.pages.iter().flat_map(both)

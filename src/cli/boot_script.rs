@@ -126,10 +126,12 @@ const CLASSES: &[(&str, &str)] = &{
         };
     }
     classes![
+        "Boot/EarlyHooks",
         "Boot/Failure",
         "Boot/RequestCapture",
         "Boot/SlimRequests",
         "Boot/Translations",
+        "Boot/WordPressCode",
         "Checkpoint",
         "Engine",
         "Fingerprint",

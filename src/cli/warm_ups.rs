@@ -75,8 +75,8 @@ pub fn get_learned(url: &str, site: &Site) -> Option<Event> {
     }
 }
 
-/// Makes a request that of a visitor who differs in all that pages usually look at: the host, a
-/// cookie, the language.
+/// Makes a request that of a visitor who differs in all that pages usually look at: the scheme,
+/// the host, a cookie, the language.
 pub fn from_another_visitor(mut event: Event) -> Event {
     let headers = event.request.headers_mut();
     for (name, value) in [
@@ -86,6 +86,7 @@ pub fn from_another_visitor(mut event: Event) -> Event {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    event.origin.https = !event.origin.https;
     event
 }
 
@@ -143,6 +144,25 @@ pub fn named_hosts(config: &Config, of_site: &[HostPattern]) -> Vec<String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_visitor_has_another_host_cookie_language_and_scheme() {
+        let script = Script {
+            root: "/srv".into(),
+            filename: std::path::Path::new("/srv/index.php").into(),
+            name: "/index.php".into(),
+            path_info: std::ffi::OsString::new(),
+            query: None,
+        };
+        for (url, is_https) in [("http://a.test/", true), ("https://a.test/", false)] {
+            let event = from_another_visitor(event(url, script.clone()).unwrap());
+            let headers = event.request.headers();
+            assert_eq!(headers[header::HOST], "another-host.invalid");
+            assert!(headers.contains_key(header::COOKIE));
+            assert!(headers.contains_key(header::ACCEPT_LANGUAGE));
+            assert_eq!(event.origin.https, is_https, "{url}");
+        }
+    }
 
     #[test]
     fn named_hosts_are_those_of_certificates_then_of_the_site_then_of_routes() {

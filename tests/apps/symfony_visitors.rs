@@ -1,7 +1,11 @@
 //! Interleaves two users and an anonymous visitor in one Symfony application: none sees another's
 //! data.
 
+mod cached;
+mod kept;
 mod left_behind;
+mod proxies;
+mod unbootable;
 
 use super::client::{Client, PROXY};
 use super::learned::teach;
@@ -243,65 +247,6 @@ fn symfony_service_whose_constructor_looks_at_the_visitor_is_left_to_requests() 
             let controller = r"App\Controller\Visitor is created by each request";
             assert!(log.replace(r"\\", r"\").contains(controller), "{log}");
         }
-    }
-}
-
-/// What the constructor of a service keeps, and whether each request must create the service.
-const KEPT: &[(&str, &str, bool)] = &[
-    ("Constant", "static fn () => new \\ArrayObject([1])", false),
-    ("Date", "date('d.m.Y')", true),
-    ("Day", "intdiv(time(), 86_400)", true),
-    ("Midnight", "new \\DateTimeImmutable('today')", true),
-    ("Memo", "self::$memo ??= date('Ymd')", true),
-    ("Server", "date('Ymd', $_SERVER['REQUEST_TIME'])", true),
-    ("Float", "(int) microtime(true) >> 17", true),
-    (
-        "Captured",
-        "(fn ($n) => fn () => $n)(random_int(0, PHP_INT_MAX))",
-        true,
-    ),
-    (
-        "Listed",
-        "new \\ArrayObject([random_int(0, PHP_INT_MAX)])",
-        true,
-    ),
-    (
-        "Seeded",
-        "new \\Random\\Engine\\Mt19937(random_int(0, PHP_INT_MAX))",
-        true,
-    ),
-    ("Hidden", "new \\SplPriorityQueue()", true),
-];
-
-/// Of some of these, all objects of a day are equal.
-#[test]
-fn symfony_service_that_keeps_a_date_or_hides_what_it_keeps_is_left_to_requests() {
-    let mut site = without_libraries();
-    for (name, kept, _) in KEPT {
-        let class = SUBSCRIBER
-            .replace("class Subscriber", &format!("class Kept{name}"))
-            .replace(
-                "error_log('a subscriber is created')",
-                &format!("$this->kept = {kept}"),
-            )
-            .replace("error_log('a subscriber is called')", "// nothing")
-            .replace(
-                "public function __construct",
-                "private static mixed $memo = null;
-    private mixed $kept;
-
-    public function __construct",
-            );
-        site = site.write(&format!("src/Service/Kept{name}.php"), &class);
-    }
-    let site = site.vendor_from(&framework("symfony7"));
-    let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
-    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &env);
-    surus.wait_for_log(|log| log.contains("services created ahead"));
-    let log = surus.log().replace(r"\\", r"\");
-    for (name, _, is_left) in KEPT {
-        let left = format!(r"App\Service\Kept{name} is created by each request");
-        assert_eq!(log.contains(&left), *is_left, "{name}: {log}");
     }
 }
 

@@ -68,17 +68,17 @@ fn log_in(author: &Client) {
 }
 
 /// WordPress 7.1 as it is, with a route to compare with `classic`.
-fn newest(database: &Database, more: &str) -> Site {
+pub fn newest(database: &Database, more: &str) -> Site {
     let files = framework("wordpress7").with_file_name("wordpress");
     let route = "[[route]]\nprefix = \"/\"\nheader = \"x-classic\"\nengine = \"classic\"\n";
     site_of(&files, database, "", more).write("surus.toml", route)
 }
 
-fn serve(site: &Site, host: &str) -> Surus {
+pub fn serve(site: &Site, host: &str) -> Surus {
     site.serve_with(&["--engine", "rewind", "--listen", host], &[])
 }
 
-const BOOTED: &str = "script=\"surus://boot/wordpress.php\"";
+pub const BOOTED: &str = "script=\"surus://boot/wordpress.php\"";
 
 /// Makes the link that WordPress mails after a fatal error of a plugin.
 const LINK: &str = "

@@ -34,7 +34,8 @@ final class Runner
         $kernel = $app->make(Kernel::class);
         // Providers may use the request while they boot; on the command line Laravel creates one
         // for them.
-        $app->instance('request', $request = Request::create('http://localhost'));
+        $boot = new BootRequest($app);
+        $app->instance('request', $boot->request);
         $kernel->bootstrap();
         // Needed by every request: routes, and the view compiler and finder.
         $app->make('router');
@@ -44,7 +45,7 @@ final class Runner
         $log = static fn (string $message) => error_log($message);
         $retained = new Retained(static fn () => ['the container' => $app], $isApplication, $log);
         $isolates = !Engine::forgets();
-        BootRequest::release($app, $request, $retained, $log);
+        $boot->release($retained, $log);
         if ($isolates && $app->getProviders(OctaneServiceProvider::class)) {
             Octane::serve($app, $retained);
 

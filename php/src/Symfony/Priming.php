@@ -3,12 +3,18 @@
 namespace Surus\Symfony;
 
 use Surus\Fingerprint;
+use Surus\Process;
 use Surus\Warmup;
 use Symfony\Component\DependencyInjection\Container;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpFoundation\Session\Session;
+use Symfony\Component\HttpFoundation\Session\Storage\MockArraySessionStorage;
 use Symfony\Component\HttpKernel\Kernel;
 use Symfony\Component\Routing\Router;
+use Symfony\Component\Security\Core\Authentication\Token\Storage\TokenStorageInterface;
+use Symfony\Component\Security\Core\Authentication\Token\UsernamePasswordToken;
+use Symfony\Component\Security\Core\User\InMemoryUser;
 use Symfony\Component\Translation\Translator;
 
 /**
@@ -26,6 +32,10 @@ final class Priming
      * minute and second. Into the past, where nothing that is stored expires.
      */
     private const OTHER_TIME = -(400 * 86_400 + 5 * 3_600 + 7 * 60 + 11);
+
+    /** The browser of the second visitor. */
+    private const PHONE =
+        'Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) Mobile/15E148 Safari/604.1';
 
     /** Characters of the names of PHP's classes. */
     private const NAME = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_\\';
@@ -112,6 +122,7 @@ final class Priming
     private function rehearse(Kernel $kernel, string $visitor): array
     {
         $kept = [$_SERVER, $_GET, $_POST, $_COOKIE, $_REQUEST];
+        $process = new Process();
         // The first one, so that what a static property keeps of it differs from the serving
         // kernel.
         self::shiftClock('a' === $visitor ? self::OTHER_TIME : 0);
@@ -120,25 +131,72 @@ final class Priming
         $container = $probe->getContainer();
         $secret = $visitor.bin2hex(random_bytes(8));
         $_GET = $_POST = $_COOKIE = $_REQUEST = ['surus' => $secret, session_name() => $secret];
-        $request = Request::create(
-            "http://$secret.test/$secret?surus=$secret",
-            'a' === $visitor ? 'GET' : 'POST',
-            [],
-            $_COOKIE
-        );
-        $_SERVER = $request->server->all() + $kept[0];
+        $url = "://$secret.test/$secret?surus=$secret";
+        $request = 'a' === $visitor
+            ? self::requestOfGuest("http$url")
+            : self::requestOfUser("https$url");
+        $_SERVER = $request->server->all() + array_diff_key($kept[0], ['HTTPS' => 'on']);
         try {
             $requests = $container->has('request_stack') ? $container->get('request_stack') : null;
             $requests?->push($request);
+            $tokens = 'a' === $visitor ? null : $this->logIn($container, $secret);
             $this->create($container);
+            $tokens?->setToken(null);
             $requests?->pop();
 
             return self::fingerprints($probe);
         } finally {
             [$_SERVER, $_GET, $_POST, $_COOKIE, $_REQUEST] = $kept;
+            // The second visitor's locale is a setting of the process, too.
+            $process->restore();
             self::shiftClock(0);
             $probe->shutdown();
         }
+    }
+
+    private static function requestOfGuest(string $url): Request
+    {
+        $server = ['REQUEST_SCHEME' => 'http'];
+
+        return Request::create($url, 'GET', [], $_COOKIE, [], $server);
+    }
+
+    /** The opposite of a guest's request in all that services usually look at. */
+    private static function requestOfUser(string $url): Request
+    {
+        $request = Request::create($url, 'POST', [], $_COOKIE, [], [
+            'HTTP_ACCEPT' => 'application/json',
+            'HTTP_ACCEPT_LANGUAGE' => 'de-AT,de;q=0.9',
+            'HTTP_USER_AGENT' => self::PHONE,
+            'HTTP_X_REQUESTED_WITH' => 'XMLHttpRequest',
+            'REMOTE_ADDR' => '198.51.100.7',
+            'REQUEST_SCHEME' => 'https',
+        ]);
+        $request->attributes->set('_locale', 'de');
+        $request->setLocale('de');
+        $request->setSession(new Session(new MockArraySessionStorage((string) session_name())));
+
+        return $request;
+    }
+
+    /** Logs a user in, and returns the storage of the token; null without Symfony's Security. */
+    private function logIn(object $container, string $name): ?TokenStorageInterface
+    {
+        $id = 'security.token_storage';
+        if (isset($this->leftOut[$id])) {
+            return null;
+        }
+        $this->try($container, $id, fn () => $this->createOne($container, $id));
+        $services = self::services($container);
+        // The one inside of it, which does not count uses of the session.
+        $tokens = $services['security.untracked_token_storage'] ?? $services[$id] ?? null;
+        if (!$tokens instanceof TokenStorageInterface) {
+            return null;
+        }
+        $user = new InMemoryUser($name, null, ['ROLE_USER']);
+        $tokens->setToken(new UsernamePasswordToken($user, 'surus', ['ROLE_USER']));
+
+        return $tokens;
     }
 
     private static function shiftClock(int $seconds): void

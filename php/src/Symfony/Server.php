@@ -24,13 +24,18 @@ final class Server
 {
     private ?Kernel $rehearsal = null;
     /**
-     * The kernel with a container: the serving one, or the one behind Symfony's HTTP cache.
+     * The kernel with a container: the serving one, or the one behind Symfony's HTTP cache. Null if
+     * that is no `KernelInterface`.
      */
     private readonly ?KernelInterface $inner;
     private readonly Process $process;
     private readonly ExceptionHandler $exceptions;
     private ?Retained $retained = null;
     private readonly int $pid;
+
+    /** @var list<string> as configured, with REMOTE_ADDR as a name */
+    private readonly array $trustedProxies;
+    private readonly int $trustedHeaders;
 
     /** Whether exit() ended the previous request inside the kernel. */
     private bool $interrupted = false;
@@ -39,11 +44,25 @@ final class Server
     {
         $inner = $kernel instanceof HttpCache ? $kernel->getKernel() : $kernel;
         $this->inner = $inner instanceof KernelInterface ? $inner : null;
+        if (!$this->inner && !Engine::forgets()) {
+            throw new \LogicException(\sprintf(
+                'the kernel %s is no %s, so nothing would reset it between requests; '
+                    .'it needs the engine `classic`, or `rewind`, which restores all memory',
+                get_debug_type($inner),
+                KernelInterface::class,
+            ));
+        }
+        // Symfony puts the address of a request in the place of this name when a kernel boots. With
+        // the name as the address, the name stays for handle().
+        $_SERVER['REMOTE_ADDR'] = 'REMOTE_ADDR';
         $this->inner?->boot();
+        unset($_SERVER['REMOTE_ADDR']);
+        $this->trustedProxies = Request::getTrustedProxies();
+        $this->trustedHeaders = Request::getTrustedHeaderSet();
         $this->process = new Process();
         $this->pid = getmypid();
         $this->exceptions = new ExceptionHandler();
-        if (!Engine::forgets() && $this->inner) {
+        if ($this->inner && !Engine::forgets()) {
             $this->retained = $this->retained($this->inner);
         }
     }
@@ -91,6 +110,8 @@ final class Server
             $this->interrupted = true;
             $this->handle($this->rehearsal);
             $this->interrupted = false;
+        } elseif ($warmup && Engine::forgets()) {
+            $this->skipWarmup($warmup->isLast());
         } elseif (Engine::forgets()) {
             $this->handle($this->kernel);
             self::disconnect(self::container($this->inner));
@@ -103,9 +124,29 @@ final class Server
         }
     }
 
+    /** Handles no warm-up: only the serving kernel could, and nothing would undo that. */
+    private function skipWarmup(bool $last): void
+    {
+        if ($last) {
+            Warmup::afterwards(Warmup::restoreBoot(...));
+        }
+        // Not where a fork of the process tries the warm-up.
+        if ($last && getmypid() === $this->pid) {
+            Warmup::report([\sprintf(
+                'none, because the kernel %s is no %s, of which Surus could use a clone',
+                get_debug_type($this->kernel),
+                Kernel::class,
+            )]);
+        }
+    }
+
     private function handle(HttpKernelInterface $kernel): void
     {
+        if (\in_array('REMOTE_ADDR', $this->trustedProxies, true)) {
+            Request::setTrustedProxies($this->trustedProxies, $this->trustedHeaders);
+        }
         $request = Request::createFromGlobals();
+        $kernel = self::cached($kernel);
         $response = $kernel->handle($request);
         // Symfony ends the client's wait here; later work delays no client.
         $response->send();
@@ -117,6 +158,23 @@ final class Server
                 $this->retained->watch($object);
             }
         }
+    }
+
+    /**
+     * Symfony's cache in front of the kernel, if `framework.http_cache` enables one. Symfony 5 uses
+     * it only in a kernel that has not booted.
+     */
+    private static function cached(HttpKernelInterface $kernel): HttpKernelInterface
+    {
+        if (
+            !$kernel instanceof KernelInterface
+                || property_exists(Kernel::class, 'handlingHttpCache')
+        ) {
+            return $kernel;
+        }
+        $container = self::container($kernel);
+
+        return $container?->has('http_cache') ? $container->get('http_cache') : $kernel;
     }
 
     /**

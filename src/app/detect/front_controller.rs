@@ -1,6 +1,7 @@
 //! Reads what a front controller does before and after it creates the request. A boot ends there:
 //! it does the first part once, and the boot script does the rest itself.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -133,7 +134,27 @@ impl Masked {
 }
 
 /// The code without the contents of strings.
-fn without_strings(code: &str) -> String {
+pub fn without_strings(code: &str) -> String {
+    hide_strings(code, |_, _| ())
+}
+
+/// The same with the dollar signs of variables in strings: `"https://$_SERVER[HTTP_HOST]"`.
+pub fn without_texts(code: &str) -> String {
+    hide_strings(code, |masked, range| {
+        let text = &code[range.clone()];
+        if text.trim_start_matches(['<', ' ', '\t']).starts_with('\'') {
+            return;
+        }
+        for (at, _) in text.match_indices('$') {
+            if !text[..at].ends_with('\\') {
+                masked.bytes[range.start + at] = b'$';
+            }
+        }
+    })
+}
+
+/// The code without strings, after `show` has got the range of each.
+fn hide_strings(code: &str, show: impl Fn(&mut Masked, Range<usize>)) -> String {
     let mut masked = Masked::new(code);
     let mut at = 0;
     while let Some(found) = code[at..].find(['\'', '"', '<']) {
@@ -142,6 +163,7 @@ fn without_strings(code: &str) -> String {
         if let Some(len) = literal(&code[begin..]) {
             at = begin + len;
             masked.hide(begin, at);
+            show(&mut masked, begin..at);
         }
     }
     masked.text()
@@ -206,7 +228,7 @@ static EXIT: LazyLock<Option<Regex>> =
 
 /// `masked` without blocks that take no part in a boot. Slim's front controllers have one for PHP's
 /// built-in server. Shopware's have one that exits if a file is missing, which fails the boot.
-fn without_unbooted_blocks(code: &str, masked: &str) -> String {
+pub fn without_unbooted_blocks(code: &str, masked: &str) -> String {
     let mut kept = Masked::new(masked);
     let mut at = 0;
     let next = |at| CONDITION.as_ref()?.captures_at(masked, at)?.name("word");
@@ -231,9 +253,10 @@ fn without_unbooted_blocks(code: &str, masked: &str) -> String {
 /// Code that needs one request: superglobals with values that a client sends.
 static OF_REQUEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let keys = r"REMOTE_\w+|REQUEST_METHOD|REQUEST_URI|HTTP_\w+|PATH_INFO|QUERY_STRING";
-    let server = format!(r#"SERVER\s*\[\s*['"](?:{keys})['"]\s*\]"#);
+    let key = format!(r#"\[\s*['"](?:{keys})['"]\s*\]"#);
+    // Symfony's Runtime passes a copy of $_SERVER as $context.
     Regex::new(&format!(
-        r"\$_(?:(?:GET|POST|COOKIE|REQUEST|FILES)\b|{server})"
+        r"\$(?:_(?:GET|POST|COOKIE|REQUEST|FILES)\b|(?:_SERVER|context)\s*{key})"
     ))
     .ok()
 });
@@ -372,6 +395,10 @@ mod tests {
             ),
             ("return function () { $_FILES; };", "$_FILES"),
             ("return static fn () => new Kernel($_GET);", "$_GET"),
+            (
+                "return fn (array $context) => new Kernel($context['HTTP_HOST']);",
+                "$context['HTTP_HOST']",
+            ),
             ("function a() {} $_REQUEST;", "$_REQUEST"),
             (
                 "$host = (fn () => $_SERVER['HTTP_HOST'])();",
@@ -393,6 +420,7 @@ mod tests {
             "$text = \"header('A: b') \\\" $_POST\";",
             "$_SERVER['APP_DEBUG'] && $_SERVER['TRUSTED_PROXIES'] ?? false;",
             "$_GETS = [];",
+            "return fn (array $context) => new Kernel($context['APP_ENV']);",
             "$app->get('/', function ($q) use ($b): R { if ($q) { $_GET; } });",
             "$app->add(fn ($q) => [$_COOKIE, $_GET]); $app->run();",
             "function start(): void { $_POST; } $app->run();",

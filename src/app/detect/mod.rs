@@ -2,6 +2,7 @@
 
 mod front_controller;
 mod packages;
+mod wordpress;
 
 pub use packages::directory as package_directory;
 
@@ -83,8 +84,8 @@ pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
         let root = front.parent().unwrap_or(project);
         return found(
             FrameworkKind::WordPress,
-            wordpress_version(root),
-            wordpress(root),
+            wordpress::version(root),
+            wordpress::obstacle(root),
         );
     }
     let version = |package: &str| packages::version(project, package);
@@ -173,23 +174,6 @@ pub fn has_frankenphp_loop(project: &Path, front: &Path) -> bool {
     let runner = "symfony/runtime/Runner/FrankenPhpWorkerRunner.php";
     default_runtime(project, front).as_deref() == Some(r"Symfony\Component\Runtime\SymfonyRuntime")
         && packages::directory(project).join(runner).is_file()
-}
-
-/// Why WordPress cannot be booted.
-fn wordpress(root: &Path) -> Option<String> {
-    if !root.join("wp-load.php").is_file() {
-        return Some("WordPress is not in the document root (site.root)".to_string());
-    }
-    // WordPress looks for it there, too.
-    let configured = [root.join("wp-config.php"), root.join("../wp-config.php")];
-    (!configured.iter().any(|file| file.is_file()))
-        .then(|| "it is not configured yet: wp-config.php is missing".to_string())
-}
-
-fn wordpress_version(root: &Path) -> Option<String> {
-    let text = read(&root.join("wp-includes/version.php"))?;
-    let (_, rest) = text.split_once("$wp_version = '")?;
-    Some(rest.split_once('\'')?.0.to_string())
 }
 
 /// A text file, unless it is too large to be one of those that are looked at here.

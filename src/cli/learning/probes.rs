@@ -94,7 +94,7 @@ impl Probes<'_> {
         Instant::now() >= self.until
     }
 
-    /// Each page, without and with another host, cookie and language.
+    /// Each page, without and with another scheme, host, cookie and language.
     pub fn all(&self) -> impl Iterator<Item = (&String, bool)> {
         let both = |page| [(page, false), (page, true)];
         self.pages.iter().flat_map(both)
