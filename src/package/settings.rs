@@ -191,7 +191,14 @@ mod tests {
             table["env"]["GCONV_PATH"].as_str(),
             Some("/var/task/.surus/gconv")
         );
-        let overridable = ["A", "APP_ENV", "APP_DEBUG", "APP_CACHE_DIR", "APP_LOG_DIR"];
+        let overridable = [
+            "A",
+            "APP_ENV",
+            "APP_DEBUG",
+            "APP_CACHE_DIR",
+            "APP_LOG_DIR",
+            "APP_SHARE_DIR",
+        ];
         let overridable = overridable.map(toml::Value::from);
         assert_eq!(
             table["lambda"]["env_defaults"].as_array().unwrap(),
@@ -203,6 +210,8 @@ mod tests {
         assert_eq!(place, Some("/var/task/.surus/opcache"));
         assert_eq!(compiled["engine"], table["engine"]);
         assert_eq!(table["env"]["APP_CACHE_DIR"].as_str(), Some(symfony::CACHE));
+        let share = table["env"]["APP_SHARE_DIR"].as_str().unwrap();
+        assert!(share.starts_with("/tmp/"), "{share}");
 
         let text = of(PackageKind::Executable, &project).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
@@ -214,7 +223,7 @@ mod tests {
         assert_eq!(env["PHP_INI_SCAN_DIR"].as_str(), Some(""));
         assert_eq!(env["APP_ENV"].as_str(), Some("prod"));
         // Other users could create that directory first.
-        assert!(!env.contains_key("APP_CACHE_DIR"));
+        assert!(!env.contains_key("APP_CACHE_DIR") && !env.contains_key("APP_SHARE_DIR"));
         assert_eq!(table["lambda"]["env_defaults"].as_str(), Some("A"));
     }
 

@@ -14,6 +14,10 @@ pub const CACHE: &str = "/tmp/surus-symfony/cache";
 /// The directory for log files (`APP_LOG_DIR`).
 const LOGS: &str = "/tmp/surus-symfony/log";
 
+/// The directory of `cache.app` from Symfony 7.4 on (`APP_SHARE_DIR`). Without it, `.env` of a new
+/// project would choose `var/share` in the package.
+const SHARE: &str = "/tmp/surus-symfony/share";
+
 /// Whether the project requires Symfony's framework.
 pub fn is_there(project: &Path) -> anyhow::Result<bool> {
     super::requires(project, "symfony/framework-bundle")
@@ -23,7 +27,11 @@ pub fn is_there(project: &Path) -> anyhow::Result<bool> {
 /// names. An executable has directories of its own: other users may write to `/tmp`.
 pub fn set_environment(kind: PackageKind, env: &mut toml::Table) -> Vec<&'static str> {
     let everywhere = [("APP_ENV", "prod"), ("APP_DEBUG", "0")];
-    let of_function = [("APP_CACHE_DIR", CACHE), ("APP_LOG_DIR", LOGS)];
+    let of_function = [
+        ("APP_CACHE_DIR", CACHE),
+        ("APP_LOG_DIR", LOGS),
+        ("APP_SHARE_DIR", SHARE),
+    ];
     let of_function = of_function
         .into_iter()
         .filter(|_| kind == PackageKind::Function);
@@ -57,6 +65,15 @@ pub fn add(root: &Path, files: &mut PackageFiles) -> anyhow::Result<usize> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variable_that_the_project_sets_is_kept() {
+        let mut env = toml::Table::new();
+        env.insert("APP_SHARE_DIR".into(), "/mnt/share".into());
+        let defaults = set_environment(PackageKind::Function, &mut env);
+        assert_eq!(env["APP_SHARE_DIR"].as_str(), Some("/mnt/share"));
+        assert!(!defaults.contains(&"APP_SHARE_DIR"), "{defaults:?}");
+    }
 
     #[test]
     fn link_in_the_warmed_cache_is_not_packaged() {

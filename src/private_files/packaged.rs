@@ -96,6 +96,7 @@ pub(super) static CLASSES: &[Class] = &[
         patterns: &[
             "/var/cache/*",
             "/var/log/*",
+            "/var/share/*",
             "/storage/logs/*",
             "/storage/framework/cache/*",
             "/storage/framework/sessions/*",

@@ -211,6 +211,18 @@ fn application_and_browser_files_belong_to_no_class() {
     assert!(class_of("lib/id_map", true, Purpose::Packaging).is_none());
 }
 
+#[test]
+fn files_that_the_application_writes_are_not_packaged() {
+    for path in [
+        "var/cache/prod/App_KernelProdContainer.php",
+        "var/share/prod/pools/app/a",
+        "storage/framework/views/a.php",
+    ] {
+        let class = name_of(path, Purpose::Packaging);
+        assert_eq!(class, "what the application writes", "{path}");
+    }
+}
+
 /// The crate `ignore` has the syntax of `.gitignore` from git's own tests.
 #[test]
 fn patterns_match_as_in_a_gitignore_file() {

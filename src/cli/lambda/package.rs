@@ -29,7 +29,8 @@ pub struct Args {
     /// PHP extension that the application uses but composer.json does not list; may be repeated
     #[arg(long = "extension", value_name = "NAME")]
     extensions: Vec<String>,
-    /// Statically linked surus (make musl) [default: this one, or the `bootstrap` next to it]
+    /// Statically linked surus (make musl) [default: this one, the `bootstrap` next to it, or that
+    /// of the Debian package]
     #[arg(long, value_name = "FILE")]
     bootstrap: Option<PathBuf>,
     /// Include OPcache's compiled files, so that no cold start compiles them; needs root or user

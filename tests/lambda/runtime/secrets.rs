@@ -13,7 +13,7 @@ use super::function::{Dir, Function};
 type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// Provides the parameters `/shop/key` and `/busy` and the secrets `db`, `flaky` and `cut`. The
-/// last two fail once, `/busy` twice and `/throttled` always.
+/// last two fail once, `/busy` twice and `/throttled` always. `/credentials` has a container's.
 fn stand_in() -> (String, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -36,7 +36,8 @@ fn stand_in() -> (String, Asked) {
             }
             let mut body = vec![0; length];
             stream.read_exact(&mut body).unwrap();
-            let body: Value = serde_json::from_slice(&body).unwrap();
+            // A request for credentials has none.
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
             let tries = {
                 let seen = seen.lock().unwrap();
                 seen.iter().filter(|(_, earlier)| *earlier == body).count()
@@ -48,6 +49,14 @@ fn stand_in() -> (String, Asked) {
                 continue;
             }
             let (status, answer) = match (body["Name"].as_str(), body["SecretId"].as_str()) {
+                _ if head.starts_with("GET /credentials ") => (
+                    200,
+                    json!({
+                        "AccessKeyId": "ASIACONTAINER",
+                        "SecretAccessKey": "wJalrXUtnFEMI",
+                        "Token": "container-token",
+                    }),
+                ),
                 (Some("/shop/key"), _) => (200, json!({"Parameter": {"Value": "the key"}})),
                 (Some("/busy"), _) if tries < 2 => refusal("ThrottlingException"),
                 (Some("/busy"), _) => (200, json!({"Parameter": {"Value": "late"}})),
@@ -161,6 +170,38 @@ fn secret_reference_is_replaced_by_its_value() {
     }
 }
 
+/// Under SnapStart, Lambda sets no keys, but names the place that has them.
+#[test]
+fn secret_before_a_snapshot_is_read_with_the_credentials_of_a_container() {
+    let (address, asked) = stand_in();
+    let uri = format!("{address}/credentials");
+    let env = [
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
+        ("AWS_ACCESS_KEY_ID", ""),
+        ("HOME", ""),
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri.as_str()),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "the-authorization"),
+        ("AWS_REGION", "eu-central-1"),
+        ("AWS_ENDPOINT_URL", address.as_str()),
+        ("KEY", "ssm:/shop/key"),
+        ("PASSWORD", "secretsmanager:db#password"),
+    ];
+    let function = Function::begin(Api::start(), Dir::new(&[("index.php", CODE)]), &env);
+    function.api.take("/runtime/restore/next");
+    function.api.restore();
+    let expected = json!(["the key", "p w", false, false, false]);
+    assert_eq!(function.get("s", "/").text(), expected.to_string());
+    let asked = asked.lock().unwrap();
+    let (found, signed): (Vec<_>, Vec<_>) =
+        asked.iter().partition(|(head, _)| head.starts_with("GET "));
+    assert_eq!((found.len(), signed.len()), (1, 2), "{asked:?}");
+    assert!(found[0].0.contains("the-authorization"), "{asked:?}");
+    for (head, _) in signed {
+        assert!(head.contains("Credential=ASIACONTAINER/"), "{head}");
+        assert!(head.contains("container-token"), "{head}");
+    }
+}
+
 #[test]
 fn temporary_failure_of_aws_is_tried_again() {
     let (address, asked) = stand_in();
@@ -245,10 +286,33 @@ fn unreadable_secret_stops_the_start_and_names_variable_and_remedy() {
         (
             [
                 &endpoint[..],
-                &[("KEY", "ssm:/shop/key"), ("AWS_ACCESS_KEY_ID", "")],
+                &[
+                    ("KEY", "ssm:/shop/key"),
+                    ("AWS_REGION", ""),
+                    ("AWS_DEFAULT_REGION", ""),
+                    ("HOME", ""),
+                ],
             ]
             .concat(),
-            ["AWS_ACCESS_KEY_ID", "is not set", "secrets"],
+            ["AWS_REGION", "is not set", "secrets"],
+        ),
+        (
+            [
+                &endpoint[..],
+                &[
+                    ("KEY", "ssm:/shop/key"),
+                    ("AWS_REGION", "eu-central-1"),
+                    ("AWS_ACCESS_KEY_ID", ""),
+                    ("AWS_EC2_METADATA_DISABLED", "true"),
+                    ("HOME", ""),
+                ],
+            ]
+            .concat(),
+            [
+                "environment variable KEY",
+                "no AWS credentials",
+                "AWS_ACCESS_KEY_ID",
+            ],
         ),
     ] {
         let dir = Dir::new(&[("index.php", CODE)]);

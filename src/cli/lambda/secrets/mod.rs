@@ -131,17 +131,9 @@ struct Account {
 impl Account {
     fn from_env() -> anyhow::Result<Account> {
         let variables = EnvironmentVariables::of_process();
-        let needed = |name: &str| {
-            variables.get(name).with_context(|| {
-                format!("environment variable {name} is not set; Lambda sets it for every function")
-            })
-        };
-        needed("AWS_ACCESS_KEY_ID")?;
-        needed("AWS_SECRET_ACCESS_KEY")?;
-        let region = variables.get("AWS_REGION");
-        let region = region
-            .map_or_else(|| needed("AWS_DEFAULT_REGION"), Ok)?
-            .into();
+        let region = variables.region()?.context(
+            "environment variable AWS_REGION is not set; Lambda sets it for every function",
+        )?;
         Ok(Account {
             credentials: Provider::of_environment(variables.clone()),
             region,
