@@ -274,27 +274,30 @@ fuzz: $(LINT)/cargo-fuzz ## Fuzz each parser for 20 seconds, or FUZZ_SECONDS; or
 		$< run $$target -- -max_total_time=$(FUZZ_SECONDS); done
 
 .PHONY: deb
-deb: ## Build Debian packages for the release and the PHP of this system in target/deb
+deb: musl ## Build Debian packages for the release and the PHP of this system in target/deb
 	scripts/install serve
 	cargo build --release --features deploy
-	scripts/deb $(TARGET)/release/surus $(TARGET)/release/surus-php8.? $(TARGET)/deb
+	scripts/deb $(TARGET)/release/surus $(TARGET)/release/surus-php8.? $(TARGET)/deb \
+		$(TARGET)/$(MUSL)/release/surus
 
 .PHONY: try-deb
-try-deb: $(TARGET)/tools/pebble ## Install and purge packages in a Debian below target/; root, 1 GB
+try-deb: static $(TARGET)/tools/pebble ## Install packages in a Debian below target/; root, 1 GB
 	scripts/install serve debootstrap
 	scripts/frameworks laravel13
 	cargo build --workspace --features deploy
-	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-debug
+	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-debug \
+		$(TARGET)/$(MUSL)/debug/surus
 	scripts/try-deb "$$(. /etc/os-release && echo $$VERSION_CODENAME)" $(TARGET)/deb-debug \
 		$(TARGET)/tools/pebble
 
 # Built in the Debian of test-php8.4, which has what a build needs.
 .PHONY: try-deb8.4
-try-deb8.4: $(TARGET)/tools/pebble ## The same in a Debian 13, with PHP 8.4 and a build there; 4 GB
+try-deb8.4: static $(TARGET)/tools/pebble ## The same in Debian 13, built there for PHP 8.4; 4 GB
 	scripts/install serve debootstrap
 	scripts/frameworks laravel13
 	scripts/in-php 8.4 sh -euc 'cargo build --workspace --features deploy && \
-		scripts/deb target/php8.4/debug/surus target/php8.4/debug/surus-php8.4 target/deb-php8.4'
+		scripts/deb target/php8.4/debug/surus target/php8.4/debug/surus-php8.4 \
+		target/deb-php8.4 target/$(MUSL)/debug/surus'
 	scripts/try-deb trixie target/deb-php8.4 $(TARGET)/tools/pebble
 
 .PHONY: image

@@ -22,7 +22,8 @@ pub struct Build {
     /// PHP extension that the application uses but composer.json does not list; may be repeated
     #[arg(long = "extension", value_name = "NAME")]
     extensions: Vec<String>,
-    /// Statically linked surus (make musl) [default: this one, or the `bootstrap` next to it]
+    /// Statically linked surus (make musl) [default: this one, the `bootstrap` next to it, or that
+    /// of the Debian package]
     #[arg(long, value_name = "FILE")]
     surus: Option<PathBuf>,
     /// Accept a surus that needs shared libraries: the executable runs only where they are

@@ -18,23 +18,23 @@ pub struct NamedProgram<'a> {
     pub may_be_dynamic: bool,
 }
 
-/// Returns the named program, else this program if it is static, else `bootstrap` in the same
-/// directory, else this program if it may be dynamic.
+/// Returns the named program, else this program if it is static, else the packages' or `bootstrap`
+/// in the same directory, else this program if it may be dynamic.
 pub fn find(named: NamedProgram<'_>, machine: ElfMachine) -> anyhow::Result<PathBuf> {
     let surus =
         std::env::current_exe().context("cannot determine the path of the surus executable")?;
-    let sibling = surus.with_file_name("bootstrap");
+    let place = place(&surus);
     let path = match named.path {
         Some(path) => path.to_path_buf(),
         None if is_static(&surus)? => surus,
-        None if sibling.is_file() => sibling,
+        None if place.is_file() => place,
         None if named.may_be_dynamic => surus,
         None => bail!(
             "{} needs libraries of this machine, and those of others may be older or missing; \
              build a static surus (make musl), and name it with {} or put it at {}",
             surus.display(),
             named.option,
-            sibling.display()
+            place.display()
         ),
     };
     let elf = elf::read(&path)?.with_context(|| format!("{} is not a program", path.display()))?;
@@ -56,6 +56,15 @@ pub fn find(named: NamedProgram<'_>, machine: ElfMachine) -> anyhow::Result<Path
     }
     same_version(&path)?;
     Ok(path)
+}
+
+/// Where a static surus may be: next to this one, or where the packages have it. Only the packages'
+/// own program looks there: another user may write next to the directory of any other.
+fn place(surus: &Path) -> PathBuf {
+    match surus == Path::new("/usr/bin/surus") {
+        true => "/usr/libexec/surus/bootstrap".into(),
+        false => surus.with_file_name("bootstrap"),
+    }
 }
 
 fn is_static(program: &Path) -> anyhow::Result<bool> {
@@ -86,6 +95,18 @@ fn same_version(program: &Path) -> anyhow::Result<()> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    /// `scripts/deb` installs it there.
+    #[test]
+    fn static_program_of_the_packages_is_found() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/deb");
+        let script = std::fs::read_to_string(root).unwrap();
+        let packaged = place(Path::new("/usr/bin/surus"));
+        let installed = format!("\"$root{}\"\n", packaged.display());
+        assert!(script.contains(&installed), "{installed}");
+        let own = place(Path::new("/srv/bin/surus"));
+        assert_eq!(own, Path::new("/srv/bin/bootstrap"));
+    }
 
     #[test]
     fn dynamically_linked_program_is_rejected() {
