@@ -85,7 +85,8 @@ async def main(port, authority):
         head, _ = await client.ask("GET", "/index.php", [(b"connection", b"close")])
         assert head[b":status"] == b"400", head
         print("400: ok")
-        # Another port: as if the network had changed.
+        # Another port: as if the network had changed. PHP still sees the address that the handshake
+        # has proven, because a client can forge a new one until it is validated.
         loop = asyncio.get_running_loop()
         other = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -93,7 +94,7 @@ async def main(port, authority):
         before = json.loads((await client.ask("GET", "/index.php"))[1])["REMOTE_PORT"]
         transport, _ = await loop.create_datagram_endpoint(lambda: client, sock=other)
         after = json.loads((await client.ask("GET", "/index.php"))[1])["REMOTE_PORT"]
-        assert before != after and after == str(other.getsockname()[1]), (before, after)
+        assert before == after, (before, after)
         print("a new address of the client: ok")
         transport.close()
 
