@@ -330,7 +330,7 @@ fn users_that_php_has_at_the_moment_are_not_trusted_with_its_configuration() {
     assert!(status == 500 && error.contains(why), "{status} {error}");
     assert_eq!(server.word("a.test").0, "daemon");
     give_to("bin");
-    let warning = "the configuration is not safe from other users";
+    let warning = "another user than root can replace";
     assert!(!server.surus.log().contains(warning));
     server.reloads(&site("games"));
     assert_eq!(server.word("a.test").0, "games");

@@ -223,10 +223,12 @@ fn changed_configuration_is_applied_although_a_certificate_stays_bad() {
     let (is_fine, said) = surus("reload", dir.path());
     assert!(is_fine, "{said}");
     assert_eq!(get(&secure.surus, "good.example", "/moved").status, 302);
-    let log = secure.surus.log();
     let line = "certificates need attention after the reload";
-    let line = log.lines().find(|text| text.contains(line));
-    assert!(line.is_some_and(|line| line.contains("bad: ")), "{log}");
+    let is_named = |log: &str| {
+        let line = log.lines().find(|text| text.contains(line));
+        line.is_some_and(|line| line.contains("bad: "))
+    };
+    secure.surus.wait_for_log(is_named);
 }
 
 #[test]
