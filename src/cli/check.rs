@@ -68,7 +68,7 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
             unread.display()
         ));
     }
-    if let Some(warning) = config_trust::warning(&loaded) {
+    for warning in config_trust::warnings(&loaded) {
         findings.note(warning);
     }
     if let Some(roadrunner) = &loaded.roadrunner {

@@ -117,19 +117,45 @@ fn check_for(
 const RUN: &str = "make root run any program";
 const SERVE: &str = "make Surus serve any key and certificate that root may read";
 
-/// A warning if another user than root can replace the configuration.
-pub(super) fn warning(loaded: &Loaded) -> Option<String> {
-    let path = replaceable(loaded)?;
-    Some(format!(
-        "another user than root can replace {}, and so decide which files are served and which \
-         user runs PHP; let it and its directory belong to root, or start Surus as that user",
-        path.display()
-    ))
+/// Warnings if another user than root can replace the configuration, or read secrets in it.
+pub(super) fn warnings(loaded: &Loaded) -> Vec<String> {
+    let replaced = replaceable(loaded).map(|path| {
+        format!(
+            "another user than root can replace {}, and so decide which files are served and \
+             which user runs PHP; let it and its directory belong to root, or start Surus as that \
+             user",
+            path.display()
+        )
+    });
+    replaced.into_iter().chain(readable(loaded)).collect()
 }
 
-/// Logs such a warning.
-pub(super) fn report(warning: Option<String>) {
-    if let Some(reason) = warning {
+/// A warning if PHP of one site may read secrets of another in the configuration.
+fn readable(loaded: &Loaded) -> Option<String> {
+    if loaded.config.sites.is_empty() {
+        return None;
+    }
+    let (path, secret) = (loaded.file.as_deref()?, loaded.secret?);
+    let found = loaded.opened.as_ref()?.metadata().ok()?;
+    let is_found = process::has_other_users() && found.is_file();
+    let mode = found.mode() & 0o777;
+    (is_found && is_open_to_others(mode, found.gid())).then(|| {
+        format!(
+            "{} sets {secret}, which may be secret, and its mode {mode:o} lets other users read \
+             it, also PHP of other sites; let only root read it (chmod 600)",
+            path.display()
+        )
+    })
+}
+
+/// Whether the mode lets another user than root and the owner read a file of this group.
+fn is_open_to_others(mode: u32, group: u32) -> bool {
+    mode & 0o004 != 0 || mode & 0o040 != 0 && group != 0
+}
+
+/// Logs such warnings.
+pub(super) fn report(warnings: Vec<String>) {
+    for reason in warnings {
         warn!(reason, "the configuration is not safe from other users");
     }
 }

@@ -166,7 +166,7 @@ impl ProjectKeeper {
     ) -> anyhow::Result<(Vec<u8>, KeptVersion)> {
         let args = self.args.as_ref().context("there is no command line")?;
         let loaded = args.load_again(read, &used.config).context(KEPT)?;
-        let distrust = config_trust::warning(&loaded);
+        let distrust = config_trust::warnings(&loaded);
         let before = self.versions.borrow().last();
         let before = Some(&*before.plans);
         let next = next_configuration::plan(&self.project, &used.config, loaded, changed, before)?;

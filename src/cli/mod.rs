@@ -168,6 +168,9 @@ Examples:
     Bench(Box<bench::Bench>),
     #[cfg(feature = "_work")]
     /// Run the jobs of an application's queues
+    ///
+    /// SIGTERM, SIGINT and SIGQUIT finish running jobs and return the others; a second signal ends
+    /// it at once. SIGHUP and SIGUSR2 boot the application again, and SIGUSR1 reopens log files.
     #[command(after_help = "\
 Examples:
   surus work

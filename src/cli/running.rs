@@ -96,7 +96,7 @@ pub async fn open(
 fn none_runs(serve: &Address, work: &Address) -> anyhow::Error {
     anyhow!(
         "no running surus answers at {serve} (surus serve) or {work} (surus work); is it started \
-         for this directory, and by this user?"
+         for this directory, by this user, and with the same --config?"
     )
 }
 
@@ -150,7 +150,7 @@ pub fn try_work(
     let (status, text) = match answer {
         Err(error) if is_absent(&error) => bail!(
             "no running surus answers at {address}; start `surus work {}`, and run this command as \
-             the same user",
+             the same user and with the same --config",
             directory.display()
         ),
         answer => answer?,

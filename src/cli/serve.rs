@@ -37,7 +37,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     let inherited = InheritedSockets::take()?;
     let project = args.app.project.directory()?;
     let loaded = args.load()?;
-    let distrust = config_trust::warning(&loaded);
+    let distrust = config_trust::warnings(&loaded);
     let (mut config, origin) = (loaded.config, loaded.origin);
     let args = Arc::new(args);
     // As root, a keeper process keeps the privileges and reads nothing from the network. It has one
@@ -45,6 +45,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     let is_kept = surus_sys::process::has_other_users();
     if watch {
         watch::check(&config, is_kept, !inherited.is_empty())?;
+        watch::show_errors(&mut config);
     }
     inherited.apply(&mut config);
     if let Some(status) = keeper::init::run()? {

@@ -17,7 +17,7 @@ use super::options::ServeArgs;
 use super::served::{ReloadHook, Served, ServedSite};
 use super::server_reload;
 use crate::app::watch::{self, Change, Effect};
-use crate::config::Config;
+use crate::config::{Config, IniValue};
 use crate::engine::Pending;
 use crate::fronts::address::Address;
 use crate::fronts::http::request::live_reload::LiveReload;
@@ -63,6 +63,15 @@ fn public_address(config: &Config) -> Option<&Address> {
     };
     let addresses = config.http.listen.iter().chain(&config.tls.listen);
     addresses.into_iter().find(is_public)
+}
+
+/// Shows PHP's errors, which the php.ini of distributions hides, unless `[php]` or `-d` decides.
+pub fn show_errors(config: &mut Config) {
+    let sites = config.sites.iter_mut().map(|site| &mut site.config.php);
+    for php in sites.chain([&mut config.php]) {
+        let shown = php.entry("display_errors".to_owned());
+        shown.or_insert(IniValue::Bool(true));
+    }
 }
 
 /// What happens when files change.
@@ -317,6 +326,16 @@ mod tests {
         assert_eq!(public_address(&config), Some(&config.tls.listen[0]));
         config.http.listen = vec![":8080".parse().unwrap()];
         assert_eq!(public_address(&config), Some(&config.http.listen[0]));
+    }
+
+    #[test]
+    fn errors_are_shown_unless_the_configuration_decides() {
+        let mut config: Config = toml::from_str("php.display_errors = false").unwrap();
+        show_errors(&mut config);
+        assert_eq!(config.php["display_errors"].entries(), ["0"]);
+        let mut config = Config::default();
+        show_errors(&mut config);
+        assert_eq!(config.php["display_errors"].entries(), ["1"]);
     }
 
     #[tokio::test(start_paused = true)]

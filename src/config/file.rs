@@ -44,10 +44,53 @@ pub(super) fn text(mut file: File) -> io::Result<(String, File)> {
     Ok((text, file))
 }
 
+/// The first setting whose value may be a secret, also of a site or a pool.
+pub(super) fn secret_in(table: &toml::Table) -> Option<&'static str> {
+    table.iter().find_map(|(name, value)| match name.as_str() {
+        "env" => {
+            let variables = value.as_table()?;
+            (!variables.is_empty()).then_some("env")
+        }
+        "hmac_key" => Some("hmac_key"),
+        // amqp://USER:PASSWORD@HOST
+        "source" if value.as_str().is_some_and(|it| it.contains('@')) => Some("source"),
+        "telemetry" => value.get("headers").map(|_| "telemetry.headers"),
+        _ => match value {
+            toml::Value::Table(table) => secret_in(table),
+            toml::Value::Array(values) => values
+                .iter()
+                .filter_map(toml::Value::as_table)
+                .find_map(secret_in),
+            _ => None,
+        },
+    })
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_that_may_be_secrets_are_found_in_every_section() {
+        let found = |text: &str| secret_in(&toml::from_str(text).unwrap());
+        for (text, secret) in [
+            ("env.PASSWORD = 'x'", "env"),
+            ("[[site]]\nhost = 'a'\n[site.env]\nPASSWORD = 'x'", "env"),
+            ("pool.work.env.PASSWORD = 'x'", "env"),
+            (
+                "acme.authorities = ['letsencrypt', { key_id = 'a', hmac_key = 'x' }]",
+                "hmac_key",
+            ),
+            ("telemetry.headers.authorization = 'x'", "telemetry.headers"),
+            ("[[queue]]\nsource = 'amqp://a:b@c/'", "source"),
+        ] {
+            assert_eq!(found(text), Some(secret), "{text}");
+        }
+        let none = "[env]\n[[queue]]\nsource = 'redis://a'\n[[route]]\nheaders.A = 'b'\n\
+            [engine]\nclear_env = false\n[telemetry]\n";
+        assert_eq!(found(none), None);
+    }
 
     #[test]
     fn configuration_of_any_length_is_not_read_whole() {

@@ -90,6 +90,8 @@ pub struct PoolSettings {
     pub max_workers: Option<usize>,
     /// The PHP file to boot.
     pub script: Option<PathBuf>,
+    /// On `roadrunner`: the arguments of the worker script.
+    pub script_args: Option<Vec<String>>,
     /// php.ini entries in addition to `[php]`.
     pub php: BTreeMap<String, IniValue>,
     /// Environment variables in addition to `[env]`.
@@ -195,6 +197,9 @@ impl Config {
             config.application = DetectedApplication::Own;
         }
         engine.script = pool.script.or(engine.script.take());
+        if let Some(arguments) = pool.script_args {
+            engine.script_args = arguments;
+        }
         config.php.extend(pool.php);
         config.env.extend(pool.env);
         Some(config)
@@ -290,6 +295,8 @@ pub struct Loaded {
     pub roadrunner: Option<roadrunner::Settings>,
     /// How all of that was read.
     pub origin: ConfigOrigin,
+    /// A setting of the configuration file whose value may be a secret.
+    pub secret: Option<&'static str>,
     /// Whether `http.listen` is set.
     has_listen: bool,
 }
@@ -348,6 +355,7 @@ fn load_by(
         Some(path) => file::read(path, open).map(|(table, opened)| (table, Some(opened)))?,
         None => Default::default(),
     };
+    let secret = file::secret_in(&table);
     env::apply(&mut table, environment)?;
     let named = table.get("engine").and_then(|engine| engine.get("name"));
     let engine = engine.or(named.and_then(toml::Value::as_str));
@@ -392,6 +400,7 @@ fn load_by(
         unread,
         roadrunner,
         origin,
+        secret,
         has_listen,
     })
 }

@@ -81,7 +81,11 @@ fn top_without_a_running_surus_says_so() {
     assert_eq!(said.status, 1);
     says(
         &said.stderr,
-        &["no running surus answers at unix:", "this directory"],
+        &[
+            "no running surus answers at unix:",
+            "this directory",
+            "--config",
+        ],
     );
     let said = surus(&["top", directory], &[]);
     assert_eq!(said.status, 1);

@@ -171,6 +171,33 @@ fn changed_file_boots_the_site_of_its_directory_again() {
     assert!(surus.wait().success(), "{}", surus.log());
 }
 
+/// As with the php.ini of Debian.
+#[test]
+fn fatal_error_is_shown_although_the_ini_file_hides_errors() {
+    let user = User::new(project(&[
+        ("index.php", "<?php\nno_such_function();\n"),
+        ("php.ini", "display_errors = Off\nlog_errors = On\n"),
+        ("surus.toml", "engine.workers = 1\n"),
+    ]));
+    let ini = user.project.path().join("php.ini");
+    let env = [("SURUS_ENGINE_INI_FILE", ini.to_str().unwrap())];
+    let page = |args: &[&str]| {
+        let surus = user.serve(args, &env);
+        let surus = surus.unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+        get_from(&surus.address, "localhost", "Accept: text/html\r\n")
+    };
+    let shown = page(&["--watch"]);
+    says(
+        &shown,
+        &["HTTP/1.1 500", "no_such_function()", "index.php", "<pre"],
+    );
+    for args in [&[][..], &["--watch", "-d", "display_errors=0"]] {
+        let hidden = page(args);
+        says(&hidden, &["HTTP/1.1 500"]);
+        assert!(!hidden.contains("no_such_function"), "{hidden}");
+    }
+}
+
 #[test]
 fn watch_is_refused_on_servers_and_names_the_remedy() {
     let project = project(&[("index.php", "")]);

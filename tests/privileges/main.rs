@@ -217,6 +217,10 @@ const TESTS: &[Test] = &[
         trust::program_in_a_directory_of_php_is_rejected_for_root,
     ),
     (
+        "configuration_with_secrets_that_others_may_read_is_named",
+        trust::configuration_with_secrets_that_others_may_read_is_named,
+    ),
+    (
         "program_or_ini_file_writable_by_php_is_rejected_for_root",
         trust::program_or_ini_file_writable_by_php_is_rejected_for_root,
     ),

@@ -63,6 +63,51 @@ pub fn configuration_writable_by_php_is_rejected_for_root() {
     }
 }
 
+const SITE: &str = "[[site]]\nname = 'a'\nroot = '.'\ndefault = true\n";
+
+pub fn configuration_with_secrets_that_others_may_read_is_named() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let file = dir.path().join("surus.toml");
+    let php = id_of("www-data");
+    for (text, group, mode, secret) in [
+        ("env.PASSWORD = 'x'\n", 0, 0o644, Some("sets env,")),
+        ("env.PASSWORD = 'x'\n", php, 0o640, Some("sets env,")),
+        (
+            "telemetry.headers.a = 'x'\n",
+            0,
+            0o604,
+            Some("sets telemetry.headers,"),
+        ),
+        ("env.PASSWORD = 'x'\n", 0, 0o640, None),
+        ("env.PASSWORD = 'x'\n", php, 0o600, None),
+        ("engine.clear_env = true\n", 0, 0o644, None),
+    ] {
+        std::fs::write(&file, format!("{text}{SITE}")).unwrap();
+        chown(&file, Some(0), Some(group)).unwrap();
+        set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        let (_, said) = check(dir.path());
+        let named = said.contains("lets other users read it");
+        assert_eq!(named, secret.is_some(), "{mode:o} {text} {said}");
+        assert!(secret.is_none_or(|secret| said.contains(secret)), "{said}");
+    }
+    set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    std::fs::write(&file, format!("env.PASSWORD = 'x'\n{SITE}")).unwrap();
+    let surus = start(dir.path(), &[], &[("SURUS_ENV_OTHER", "y")]);
+    assert_serves(&surus);
+    assert!(surus.log().contains("lets other users read it"));
+    drop(surus);
+    // The environment is not the file, and one application may have what is its own.
+    for text in [SITE, "env.PASSWORD = 'x'\n"] {
+        std::fs::write(&file, text).unwrap();
+        let surus = start(dir.path(), &[], &[("SURUS_ENV_OTHER", "y")]);
+        assert_serves(&surus);
+        assert!(!surus.log().contains("lets other users read it"));
+    }
+}
+
 pub fn program_or_ini_file_writable_by_php_is_rejected_for_root() {
     if !is_root() {
         return;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 use serde_json::Value;
+use surus::app::site::ROOTS;
 use surus::app::site::routes::RouteRule;
 use surus::config::sites::Own;
 use surus::config::{Config, PoolSettings};
@@ -183,6 +184,24 @@ fn example_has_every_key_with_its_default() {
             !has_default || written[key] == *default,
             "{key} in surus.toml.example"
         );
+    }
+}
+
+#[test]
+fn document_roots_are_listed_in_their_order() {
+    let reference = include_str!("../../docs/reference/configuration.md");
+    let example = include_str!("../../surus.toml.example");
+    let directory = Regex::new(r"`([A-Za-z_]+)/`").unwrap();
+    for (text, begin, end) in [
+        (reference, "Without `root`, the document root", "\n\n"),
+        (example, "# The document root", "\n#root"),
+    ] {
+        let (_, rest) = text.split_once(begin).unwrap();
+        let (paragraph, _) = rest.split_once(end).unwrap();
+        let listed = directory
+            .captures_iter(paragraph)
+            .map(|found| found[1].to_owned());
+        assert_eq!(listed.collect::<Vec<_>>(), ROOTS, "{begin}");
     }
 }
 

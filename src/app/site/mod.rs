@@ -412,7 +412,7 @@ pub fn other_roots(project: &Path, settings: &Settings) -> Vec<String> {
 }
 
 /// The usual document roots of applications.
-const ROOTS: [&str; 13] = [
+pub const ROOTS: [&str; 13] = [
     "public",
     "web",
     "public_html",

@@ -45,8 +45,8 @@ pub async fn open(
         .body(Full::new(Bytes::new()))?;
     let not_running = || {
         format!(
-            "no running surus answers at {address}; is it started for this directory, and by this \
-             user?"
+            "no running surus answers at {address}; is it started for this directory, by this \
+             user, and with the same --config?"
         )
     };
     let response = match address {
