@@ -6,6 +6,7 @@
 //! Ten times as many messages: `make test-queue`.
 
 mod account;
+#[allow(dead_code)]
 mod elasticmq;
 mod function;
 mod witness;

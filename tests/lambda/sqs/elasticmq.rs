@@ -143,22 +143,34 @@ impl Queue {
         if is_fifo {
             attributes["FifoQueue"] = json!("true");
         }
-        let create = |name: &str, attributes: &Value| {
-            let arguments = json!({"QueueName": name, "Attributes": attributes});
-            queue.call("CreateQueue", arguments);
+        let arguments = json!({"QueueName": queue.full_name("-dead"), "Attributes": attributes});
+        queue.call("CreateQueue", arguments);
+        queue.create_with_dead_letters(&queue.dead_url(), attributes, max_receives);
+        queue
+    }
+
+    /// Another queue whose dead letters go where this queue's go.
+    pub fn create_sharing_dead_letters(&self, name: &str, max_receives: u32) -> Queue {
+        let queue = Queue {
+            name: name.into(),
+            ..self.clone()
         };
-        create(&queue.full_name("-dead"), &attributes);
-        let dead = queue.call(
+        queue.create_with_dead_letters(&self.dead_url(), json!({}), max_receives);
+        queue
+    }
+
+    fn create_with_dead_letters(&self, dead_url: &str, mut attributes: Value, max_receives: u32) {
+        let dead = self.call(
             "GetQueueAttributes",
-            json!({"QueueUrl": queue.dead_url(), "AttributeNames": ["QueueArn"]}),
+            json!({"QueueUrl": dead_url, "AttributeNames": ["QueueArn"]}),
         );
         let policy = json!({
             "deadLetterTargetArn": dead["Attributes"]["QueueArn"],
             "maxReceiveCount": max_receives,
         });
         attributes["RedrivePolicy"] = json!(policy.to_string());
-        create(&queue.full_name(""), &attributes);
-        queue
+        let arguments = json!({"QueueName": self.full_name(""), "Attributes": attributes});
+        self.call("CreateQueue", arguments);
     }
 
     fn full_name(&self, suffix: &str) -> String {

@@ -3,13 +3,11 @@
 use serde_json::json;
 
 use super::super::operate::{address, said, surus};
-use super::{Site, queue};
+use super::{MANY, Site};
 
 #[test]
 fn each_queue_retries_its_own_dead_letters() {
-    let Some((second, other)) = queue("", false) else {
-        return;
-    };
+    let second = "shared-dead-letters";
     let settings = format!(
         "tries = 1\n[[queue]]\nname = '{second}'\nhandler = 'jobs.php'\nsource = '{{source}}'\n\
          tries = 1\n"
@@ -17,17 +15,7 @@ fn each_queue_retries_its_own_dead_letters() {
     let Some(site) = Site::new(&settings) else {
         return;
     };
-    let asked = json!({ "QueueUrl": site.queue.dead_url(), "AttributeNames": ["QueueArn"] });
-    let dead = site.queue.call("GetQueueAttributes", asked);
-    let policy = json!({
-        "deadLetterTargetArn": dead["Attributes"]["QueueArn"],
-        "maxReceiveCount": 1000,
-    });
-    let attributes = json!({ "RedrivePolicy": policy.to_string() });
-    // ElasticMQ names the source queues of a dead-letter queue only if they were created with it.
-    other.call("DeleteQueue", json!({ "QueueUrl": other.url() }));
-    let asked = json!({ "QueueName": second, "Attributes": attributes });
-    other.call("CreateQueue", asked);
+    let other = site.queue.create_sharing_dead_letters(second, MANY);
     site.push(1, "throw once");
     let job = json!({ "n": 2, "do": "throw once" }).to_string();
     other.send(&[(job, 0)]);
@@ -50,7 +38,7 @@ fn each_queue_retries_its_own_dead_letters() {
         String::from_utf8_lossy(&output.stderr).contains("--all leaves it")
     });
     work.wait_until(|| site.count("done 1") + site.count("done 2") == 2);
-    let names = [&site.name, &second].map(|name| format!("{name}/{id}"));
+    let names = [site.name.as_str(), second].map(|name| format!("{name}/{id}"));
     work.wait_until(|| {
         let list = run(&["work", "failed"]);
         names.iter().all(|name| list.contains(name))
