@@ -100,6 +100,6 @@ fn init_writes_nothing_for_an_application_that_no_engine_runs() {
     let project = project(&[("public/index.php", "<?php http_response_code(500);")]);
     let said = init(project.path());
     assert_eq!(said.status, 1, "{}", said.stdout);
-    says(&said.stderr, &["GET / returned 500"]);
+    says(&said.stderr, &["GET / returned 500", "storage/logs"]);
     assert!(!project.path().join("surus.toml").exists());
 }

@@ -43,13 +43,16 @@ impl EngineAnswer {
         (200..400).contains(&self.status)
     }
 
-    /// What to do if the application limits how many requests a client may send. Continues a
-    /// sentence.
-    pub fn limiter(&self) -> &'static str {
+    /// The remedy for a status that shows its cause. Continues a sentence.
+    pub fn remedy(&self) -> &'static str {
         match self.status {
             429 => {
                 "; raise the application's limit of requests per client for the measurement, or \
                  name other paths (--path)"
+            }
+            500.. => {
+                "; the application's own log may say more (storage/logs of Laravel, var/log of \
+                 Symfony); or name other paths (--path)"
             }
             _ => "",
         }

@@ -250,12 +250,12 @@ impl Contest {
             if !answer.is_expected() {
                 let reason = server.end();
                 let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-                let remedy = match answer.limiter() {
+                let remedy = match answer.remedy() {
                     "" => {
                         "; name paths that return 2xx or 3xx (--path), and the host if the \
                          application checks it (-H 'Host: …')"
                     }
-                    limiter => limiter,
+                    remedy => remedy,
                 };
                 return Ok(Some(format!(
                     "GET {path} returned {}{reason}{remedy}",
@@ -297,7 +297,7 @@ impl Contest {
                     bail!(
                         "`{name}` returned {} to GET {path} when asked again{}",
                         answer.status,
-                        answer.limiter()
+                        answer.remedy()
                     );
                 }
                 self.references.add(place, answer);
@@ -448,7 +448,7 @@ fn ask_once(
         };
         if !answer.is_expected() {
             let why = format!("GET {path} returned {}", answer.status);
-            return Ok(Err((why, answer.limiter())));
+            return Ok(Err((why, answer.remedy())));
         }
         contestant.answers.add(place, answer);
     }
