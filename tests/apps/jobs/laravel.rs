@@ -1,6 +1,6 @@
 //! Jobs of Laravel.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{NOTES, Notes, alone, event, message};
 use crate::events::{invoke, serve, with_events};
@@ -63,8 +63,35 @@ return static function (array $event, $context) use ($app, $queue) {
             }
         });
     }
+    if (isset($event['overflow'])) {
+        $app['config']->set('queue.connections.sqs.overflow', $event['overflow']);
+        $app->instance('cache', new App\Payloads($event['payloads']));
+    }
     return $queue->handle($event, $context);
 };
+"#;
+
+/// Stands in for a cache that keeps payloads too large for SQS.
+const PAYLOADS: &str = r#"<?php
+namespace App;
+final class Payloads
+{
+    public function __construct(private array $payloads)
+    {
+    }
+    public function store(?string $name): self
+    {
+        return 'large' === $name ? $this : throw new \LogicException("store $name");
+    }
+    public function get(string $key): ?string
+    {
+        return $this->payloads[$key] ?? null;
+    }
+    public function forget(string $key): void
+    {
+        Notes::note("forgotten: $key");
+    }
+}
 "#;
 
 /// Stands in for Amazon's library, which Debian does not package.
@@ -110,6 +137,7 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         .write("app/Work.php", JOB)
         .write("app/Notes.php", NOTES)
         .write("app/Sqs.php", SQS)
+        .write("app/Payloads.php", PAYLOADS)
         .write("handler.php", LARAVEL)
         .write("console.php", ARTISAN)
         .vendor();
@@ -216,6 +244,33 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         surus.wait_for_log(|log| {
             log.contains("cannot delay App\\Work (j) by 60 s") && log.contains("AccessDenied")
         });
+
+        // A pointer stands for a payload that is too large for SQS.
+        let pointed = |id: &str, key: &str, overflow: Value| {
+            let body = json!({ "@pointer": key }).to_string();
+            let mut event = event(&[message(id, &body, 1)]);
+            event["overflow"] = overflow;
+            event["payloads"] = json!({ "here": well });
+            invoke(&surus, &event)
+        };
+        let overflow = |deletes: bool| {
+            let mut overflow = json!({ "enabled": true, "store": "large" });
+            overflow["delete_after_processing"] = deletes.into();
+            overflow
+        };
+        pointed("k", "here", overflow(false)).status(200);
+        notes.are(&["well, attempt 1, k of jobs"]);
+        pointed("l", "here", overflow(true)).status(200);
+        notes.are(&["well, attempt 1, l of jobs", "forgotten: here"]);
+        for (key, overflow, remedy) in [
+            ("gone", overflow(true), "overflow.store of the connection"),
+            ("here", json!({}), "set overflow.enabled of the connection"),
+        ] {
+            let error = pointed("m", key, overflow).status(500).json();
+            let why = error["errorMessage"].as_str().unwrap();
+            assert!(why.contains(remedy), "{engine}: {why}");
+            notes.are(&[]);
+        }
         drop(surus);
 
         let surus = serve(&site, engine, "console.php", &env);

@@ -68,5 +68,7 @@ final class Queue
                 )
             );
         }
+        // Lambda deletes the message. Until here, the job could have to run again.
+        $job->deleteOverflow();
     }
 }

@@ -20,6 +20,8 @@ final class SqsJob extends Job implements JobContract
     /** @var \Illuminate\Container\Container */
     protected $container;
 
+    private ?string $body = null;
+
     public function __construct(
         Container $container,
         private readonly SqsRecord $record,
@@ -36,9 +38,82 @@ final class SqsJob extends Job implements JobContract
         return $this->record->messageId;
     }
 
+    /** The payload, also one that Laravel 13 has put into its overflow storage. */
     public function getRawBody(): string
     {
-        return $this->record->body;
+        if (null === $this->body) {
+            $pointer = $this->pointer();
+            $this->body = null === $pointer ? $this->record->body : $this->overflowed($pointer);
+        }
+
+        return $this->body;
+    }
+
+    /** Deletes the payload from the overflow storage, if the connection is configured so. */
+    public function deleteOverflow(): void
+    {
+        $pointer = $this->pointer();
+        if (null === $pointer || !($this->overflow()['delete_after_processing'] ?? false)) {
+            return;
+        }
+        try {
+            $this->overflowStore()->forget($pointer);
+        } catch (\Throwable $thrown) {
+            // The job is done, and must not run again for that.
+            Log::line(
+                \sprintf(
+                    'surus: cannot delete the payload %s from the overflow storage: %s',
+                    $pointer,
+                    $thrown->getMessage()
+                )
+            );
+        }
+    }
+
+    /** The payload's key in the overflow storage; null if the message is the payload. */
+    private function pointer(): ?string
+    {
+        $body = json_decode($this->record->body, true);
+        $pointer = \is_array($body) && !isset($body['job']) ? $body['@pointer'] ?? null : null;
+
+        return \is_string($pointer) ? $pointer : null;
+    }
+
+    private function overflowed(string $pointer): string
+    {
+        if (!($this->overflow()['enabled'] ?? false)) {
+            throw new \RuntimeException(
+                \sprintf(
+                    'the message points to a payload in overflow storage, which this function does not read; set overflow.enabled of the connection "%s" in config/queue.php as where jobs are dispatched',
+                    $this->connectionName
+                )
+            );
+        }
+        $payload = $this->overflowStore()->get($pointer);
+        if (!\is_string($payload)) {
+            throw new \RuntimeException(
+                \sprintf(
+                    'the overflow storage has no payload %s: a job that was done has been delivered again, or overflow.store of the connection "%s" in config/queue.php is not the cache in which jobs are dispatched',
+                    $pointer,
+                    $this->connectionName
+                )
+            );
+        }
+
+        return $payload;
+    }
+
+    /** The settings of the connection. */
+    private function overflow(): array
+    {
+        return (array) $this->container->make('config')->get(
+            "queue.connections.$this->connectionName.overflow"
+        );
+    }
+
+    private function overflowStore(): object
+    {
+        return $this->container->make('cache')->store($this->overflow()['store'] ?? null);
     }
 
     public function attempts(): int
