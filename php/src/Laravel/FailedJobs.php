@@ -20,7 +20,13 @@ final class FailedJobs
     /** How many bytes of a reason are shown. */
     private const REASON = 1000;
 
-    public function __construct(private readonly Application $app)
+    /** For how many seconds they are read. A listing is given up after 30. */
+    private const READ = 10.0;
+
+    public function __construct(
+        private readonly Application $app,
+        private readonly float $read = self::READ
+    )
     {
     }
 
@@ -43,14 +49,19 @@ final class FailedJobs
         return self::found(array_map(self::told(...), $jobs));
     }
 
-    /** The payloads of all jobs might not fit in memory, so each job is read alone if possible. */
+    /**
+     * The payloads of all jobs might not fit in memory, so each job is read alone if possible. Of
+     * those that cannot be read in time, only the ids are told.
+     */
     private function list(FailedJobProviderInterface $failer): array
     {
         $told = [];
         $unlisted = [];
         $readsAlone = method_exists($failer, 'ids');
+        $began = hrtime(true);
         foreach ($readsAlone ? $failer->ids() : $failer->all() as $one) {
-            if (\count($told) === self::MOST) {
+            $isLate = $readsAlone && $told && (hrtime(true) - $began) / 1e9 >= $this->read;
+            if ($isLate || \count($told) === self::MOST) {
                 $unlisted[] = (string) ($readsAlone ? $one : $one->id);
             } elseif ($job = $readsAlone ? $failer->find($one) : $one) {
                 $told[] = self::told($job);

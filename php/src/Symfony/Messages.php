@@ -98,9 +98,10 @@ final class Messages
     {
         $message = new SingleMessage($envelope);
         try {
-            if (!$this->messenger->takesFromLimit($transport)) {
-                // Surus takes no further messages until `may_run` is true.
-                return ['refused' => true];
+            $wait = $this->messenger->takeFromLimit($transport);
+            if (null !== $wait) {
+                // Surus takes no further messages until then and until `may_run` is true.
+                return ['refused' => true, 'wait_ms' => $wait];
             }
             $failed = $this->messenger->handle($transport, $message);
         } catch (\Throwable $thrown) {

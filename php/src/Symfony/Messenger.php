@@ -142,23 +142,27 @@ final readonly class Messenger
     }
 
     /**
-     * Takes one message from the rate limiter of a transport. False if it lets none run for longer:
-     * Messenger's worker would sleep until then, beyond the time limit of the message.
+     * Takes one message from the rate limiter of a transport. If the limiter lets none run for
+     * longer, returns for how many milliseconds: Messenger's worker would sleep until then, beyond
+     * the time limit of the message.
      */
-    public function takesFromLimit(string $transport): bool
+    public function takeFromLimit(string $transport): ?int
     {
         $limiter = $this->limiter($transport);
-        if ($limiter?->consume()->isAccepted() ?? true) {
-            return true;
+        $limit = $limiter?->consume();
+        if ($limit?->isAccepted() ?? true) {
+            return null;
         }
         $this->events->dispatch(new WorkerRateLimitedEvent($limiter, $transport));
         try {
             $limiter->reserve(1, self::SHORT)->wait();
 
-            return true;
+            return null;
         } catch (MaxWaitDurationExceededException|ReserveNotSupportedException) {
             // The older sliding windows cannot reserve.
-            return false;
+            $seconds = (float) $limit->getRetryAfter()->format('U.u') - microtime(true);
+
+            return (int) ceil(1000 * max(0, $seconds));
         }
     }
 

@@ -180,12 +180,11 @@ impl Brokers {
             let prefix = own.and_then(|it| it.database.as_ref());
             format!("{}{table}", prefix.map_or("", |it| &it.prefix))
         };
-        let jobs = queue.table.clone();
         let failed = queue.failed_table.clone();
+        let named = own.and_then(|it| it.table.as_deref()).unwrap_or("jobs");
+        let jobs = queue.table.clone().unwrap_or_else(|| prefixed(named));
         let tables = Tables::Laravel {
-            jobs: jobs.unwrap_or_else(|| {
-                prefixed(own.and_then(|it| it.table.as_deref()).unwrap_or("jobs"))
-            }),
+            jobs: jobs.clone(),
             failed: failed.unwrap_or_else(|| {
                 let named = own.and_then(|it| it.failed_table.as_deref());
                 prefixed(named.unwrap_or("failed_jobs"))
@@ -193,7 +192,7 @@ impl Brokers {
             max_payload: self.max_payload,
         };
         let database = self.open(place, tables).await?;
-        announce(queue, &database.name);
+        announce(queue, &database.name, Some(&jobs));
         Ok(Arc::new(DatabaseQueue {
             database,
             name: queue.name.as_str().into(),
@@ -218,12 +217,12 @@ impl Brokers {
     ) -> anyhow::Result<Arc<dyn Source>> {
         let (table, zone) = transport.table();
         let tables = Tables::Messenger {
-            table,
+            table: table.clone(),
             zone,
             max_payload: self.max_payload,
         };
         let database = self.open(place, tables).await?;
-        announce(queue, &database.name);
+        announce(queue, &database.name, Some(&table));
         Ok(Arc::new(DatabaseQueue {
             database,
             name: transport.queue.as_str().into(),
@@ -304,7 +303,7 @@ impl Brokers {
             max_payload: self.max_payload,
         };
         let opened = AmqpQueue::open(server.clone(), names).await?;
-        announce(queue, &server.name());
+        announce(queue, &server.name(), None);
         Ok(Arc::new(opened))
     }
 
@@ -323,7 +322,6 @@ impl Brokers {
     async fn redis(&mut self, url: &str, wanted: &Wanted<'_>) -> anyhow::Result<Arc<dyn Source>> {
         let server = self.server(url).await?;
         let queue = wanted.queue;
-        announce(queue, &server.name());
         let own = wanted.own.and_then(|it| it.redis.as_ref());
         let prefix = queue.prefix.clone().or(own.map(|it| it.prefix.clone()));
         let names = RedisNames {
@@ -333,12 +331,9 @@ impl Brokers {
             max_payload: self.max_payload,
         };
         let is_laravel = queue.format() == queue::Format::Laravel;
-        Ok(Arc::new(RedisQueue::new(
-            &server,
-            names,
-            wanted.lease,
-            is_laravel,
-        )))
+        let opened = RedisQueue::new(&server, names, wanted.lease, is_laravel);
+        announce(queue, &server.name(), Some(opened.list()));
+        Ok(Arc::new(opened))
     }
 
     #[cfg(feature = "redis")]
@@ -361,8 +356,8 @@ impl Brokers {
         lease: Duration,
     ) -> anyhow::Result<Arc<dyn Source>> {
         let server = self.server(url).await?;
-        announce(queue, &server.name());
         let stream = transport.stream(self.max_payload)?;
+        announce(queue, &server.name(), Some(&stream.key));
         Ok(Arc::new(RedisStream::new(&server, stream, lease)))
     }
 
@@ -425,7 +420,7 @@ async fn open_sqs(
         max_payload,
     };
     let opened = SqsQueue::open(&queue.name, full_name, access, lease, reads).await?;
-    announce(queue, opened.url());
+    announce(queue, opened.url(), None);
     if !format.is_frameworks() && !opened.has_dead_letters() {
         warn!(
             queue = queue.name,
@@ -454,10 +449,12 @@ async fn sqs_of_transport(
     bail!(NO_SQS)
 }
 
-fn announce(queue: &Queue, source: &str) {
+/// Logs a queue, and the table or Redis key with its jobs, which may have the application's prefix.
+fn announce(queue: &Queue, source: &str, jobs_in: Option<&str>) {
     info!(
         queue = queue.name,
         source,
+        jobs_in,
         weight = queue.weight,
         "queue found"
     );

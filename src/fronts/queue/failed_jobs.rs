@@ -33,9 +33,8 @@ pub async fn change(fronts: &[Arc<Front>], requested: &Failures) -> anyhow::Resu
     let references = kept.iter().map(|(it, own)| reference(&it.queue.name, own));
     let mut references: BTreeSet<_> = references.collect();
     for front in fronts {
-        let listed = front.application_failures(&Failures::List).await;
-        let listed = listed.unwrap_or_default();
-        let same = listed.jobs.iter().filter(|job| is_meant(job, id));
+        let same = front.application_jobs(id).await.unwrap_or_default();
+        let same = same.jobs.iter();
         references.extend(same.map(|job| reference(&job.queue, &job.id)));
     }
     if references.len() > 1 {
@@ -169,6 +168,19 @@ fn places<'a>(fronts: &'a [Arc<Front>], id: &'a str) -> [Vec<Place<'a>>; 2] {
     [named, all]
 }
 
+/// The ids by which an application may know a job whose id may follow its queue's name.
+fn own_ids(format: Format, id: &str) -> Vec<&str> {
+    match format {
+        // Its ids begin with the name of their transport.
+        Format::Messenger => {
+            let all = std::iter::successors(Some(id), |id| Some(id.split_once('/')?.1));
+            all.filter(|id| id.contains('/')).collect()
+        }
+        // Databases may refuse an id that is no number or UUID.
+        _ => id.rsplit('/').take(1).collect(),
+    }
+}
+
 /// Retries or forgets a job that an application keeps.
 async fn of_applications(
     fronts: &[Arc<Front>],
@@ -177,17 +189,9 @@ async fn of_applications(
     unreachable: &mut Unreachable,
 ) -> anyhow::Result<Vec<FailedJob>> {
     for front in fronts {
-        let mut requested = requested.clone();
-        // Laravel might refuse an id with a queue's name. Messenger's ids have that of a transport.
-        if id.contains('/') {
-            let listed = unreachable.or_none_of(front.application_failures(&Failures::List).await);
-            if let Some(job) = listed.jobs.iter().find(|job| is_meant(job, id)) {
-                requested = requested.with_id(&job.id);
-            }
-        }
-        let own = Failures::Find(requested.id().unwrap_or_default().into());
-        let kept = unreachable.or_none_of(front.application_failures(&own).await);
-        if !kept.jobs.is_empty() {
+        let kept = unreachable.or_none_of(front.application_jobs(id).await);
+        if let Some(job) = kept.jobs.first() {
+            let requested = requested.with_id(&job.id);
             return Ok(front.application_failures(&requested).await?.jobs);
         }
     }
@@ -205,20 +209,41 @@ impl Front {
     /// Asks the application of its queues, if a framework keeps failed jobs of its own. They are
     /// all of the application, whatever their queue.
     async fn application_failures(&self, requested: &Failures) -> anyhow::Result<FailedJobs> {
-        let application = self
-            .consumers
-            .iter()
-            .find_map(|consumer| match &consumer.runs {
-                JobProgram::Php(runner) if consumer.queue.format().is_frameworks() => Some(runner),
-                _ => None,
-            });
-        match application {
-            Some(runner) => {
+        match self.application() {
+            Some((runner, _)) => {
                 let limit = self.limit_of(requested);
                 failures_of_application(runner, requested, limit).await
             }
             None => Ok(FailedJobs::default()),
         }
+    }
+
+    /// The failed jobs that an application keeps with an id, which may follow the queue's name.
+    async fn application_jobs(&self, id: &str) -> anyhow::Result<FailedJobs> {
+        let mut found = FailedJobs::default();
+        let Some((_, format)) = self.application() else {
+            return Ok(found);
+        };
+        for own in own_ids(format, id) {
+            let requested = Failures::Find(own.into());
+            found = self.application_failures(&requested).await?;
+            found.jobs.retain(|job| is_meant(job, id));
+            if !found.jobs.is_empty() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The workers of its application, and what its jobs are, if it has a framework.
+    fn application(&self) -> Option<(&Runner, Format)> {
+        self.consumers.iter().find_map(|consumer| {
+            let format = consumer.queue.format();
+            match &consumer.runs {
+                JobProgram::Php(runner) if format.is_frameworks() => Some((&**runner, format)),
+                _ => None,
+            }
+        })
     }
 
     /// How long PHP may take. Messenger handles a message at once that is retried.
@@ -346,6 +371,15 @@ mod tests {
     async fn listed(fronts: &[Arc<Front>]) -> Vec<String> {
         let listed = list(fronts).await;
         listed.jobs.into_iter().map(|job| job.id).collect()
+    }
+
+    #[test]
+    fn application_is_asked_for_an_id_without_the_name_of_its_queue() {
+        assert_eq!(own_ids(Format::Laravel, "7"), ["7"]);
+        assert_eq!(own_ids(Format::Laravel, "a/b/7"), ["7"]);
+        assert_eq!(own_ids(Format::Messenger, "failed/7"), ["failed/7"]);
+        let listed = own_ids(Format::Messenger, "async/failed/7");
+        assert_eq!(listed, ["async/failed/7", "failed/7"]);
     }
 
     #[tokio::test]

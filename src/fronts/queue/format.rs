@@ -41,8 +41,8 @@ pub enum Outcome {
     /// No worker could take it.
     Busy(String),
     /// It has not run: its application runs no jobs, or none of this queue, at present.
-    /// Messenger's rate limiters do so, too.
-    Refused,
+    /// Messenger's rate limiters do so, too, and say for how long.
+    Refused(Option<Duration>),
 }
 
 impl Outcome {
@@ -54,7 +54,7 @@ impl Outcome {
             Outcome::Retried(_) => "retried",
             Outcome::Failed(_) => "failed",
             Outcome::Busy(_) => "busy",
-            Outcome::Refused => "refused",
+            Outcome::Refused(_) => "refused",
         }
     }
 }

@@ -265,8 +265,11 @@ fn killed_processes_and_servers_lose_no_message() {
 fn message_that_a_rate_limiter_refuses_waits_in_its_queue_without_a_try() {
     let mut messenger = Messenger::new(Kind::Sqlite, "messenger7", DSN);
     messenger.env.push(("LIMIT".into(), "1".into()));
+    messenger.configure("[log]\nlevel = 'info,surus::fronts::queue=debug'\n");
     messenger.send(&["first", "second"]);
     let work = messenger.start(&["--workers", "1"], &[]);
+    // The limiter says an hour, and the longest wait is a minute.
+    work.wait_for_log(|log| log.contains("refuses messages") && log.contains("seconds=60"));
     let rests = || said(&messenger.site, &work, &["work", "status"]).contains("resting");
     work.wait_until(rests);
     let due = "select id from messenger_messages where delivered_at is null \

@@ -30,6 +30,7 @@ fn jobs_of_an_unconfigured_application_run_as_laravel_decides() {
             args.extend(["--engine", engine]);
         }
         let work = laravel.start(&args);
+        work.wait_for_log(|log| log.contains(&format!("jobs_in=\"{MAILS}\"")));
         work.wait_until(|| redis.is_empty(MAILS));
         let mut runs = [&RUNS[..], &["redis, attempt 1"]].concat();
         runs.sort();

@@ -7,6 +7,9 @@ use serde::Deserialize;
 use super::{Outcome, Verdict};
 use crate::fronts::queue::job::Disposition;
 
+/// The shortest and the longest wait in milliseconds that a refusal can ask for.
+const WAITS: (u64, u64) = (50, 60_000);
+
 /// What the framework has decided.
 #[derive(Debug, Deserialize)]
 pub(super) struct Decision {
@@ -21,6 +24,8 @@ pub(super) struct Decision {
     /// It has not run: the application runs no jobs, or a rate limiter lets none run, at present.
     #[serde(default)]
     pub(super) refused: bool,
+    /// For how many milliseconds a rate limiter lets none run, as the limiter itself says.
+    wait_ms: Option<u64>,
     /// Why it has failed, or runs again.
     error: Option<String>,
 }
@@ -28,9 +33,10 @@ pub(super) struct Decision {
 impl Decision {
     pub(super) fn verdict(self, lost: Option<String>) -> Verdict {
         if self.refused {
+            let wait = self.wait_ms.map(|wait| wait.clamp(WAITS.0, WAITS.1));
             return Verdict {
                 disposition: Disposition::Return,
-                outcome: Outcome::Refused,
+                outcome: Outcome::Refused(wait.map(Duration::from_millis)),
             };
         }
         let why = self.error.or(lost);

@@ -139,7 +139,7 @@ async fn refusal_does_not_say_that_a_queue_is_not_paused() {
     let runs = program(engine.clone());
     for _ in 0..2 {
         let verdict = run(&runs, "default", Format::Laravel).await;
-        assert_eq!(verdict.outcome, Outcome::Refused);
+        assert_eq!(verdict.outcome, Outcome::Refused(None));
     }
     let asked = engine.asked.lock().expect("no test has panicked");
     assert!(asked.iter().all(|it| it.get("unpaused").is_none()));
@@ -163,5 +163,18 @@ async fn message_that_a_rate_limiter_refuses_goes_back_without_a_pause_of_its_ow
     let runs = program(engine(Some(r#"{"refused":true}"#)));
     let verdict = run(&runs, "default", Format::Messenger).await;
     assert_eq!(verdict.disposition, Disposition::Return);
-    assert_eq!(verdict.outcome, Outcome::Refused);
+    assert_eq!(verdict.outcome, Outcome::Refused(None));
+}
+
+#[tokio::test]
+async fn refusal_carries_the_wait_of_the_limiter_within_bounds() {
+    for (answer, wait) in [
+        (r#"{"refused":true,"wait_ms":1500}"#, 1500),
+        (r#"{"refused":true,"wait_ms":0}"#, 50),
+        (r#"{"refused":true,"wait_ms":18446744073709551615}"#, 60_000),
+    ] {
+        let verdict = run(&program(engine(Some(answer))), "default", Format::Messenger).await;
+        let wait = Duration::from_millis(wait);
+        assert_eq!(verdict.outcome, Outcome::Refused(Some(wait)), "{answer}");
+    }
 }

@@ -122,6 +122,8 @@ struct Drive {
     pausing: Work<(BegunJob, Job, Duration)>,
     /// Asks the applications of resting queues.
     asking: Work<usize>,
+    /// For each queue, whether operators have paused it, as it was last logged.
+    is_paused: Vec<bool>,
     is_draining: bool,
 }
 
@@ -154,6 +156,7 @@ impl Drive {
             is_extending: vec![false; count],
             pausing: Work::new(),
             asking: Work::new(),
+            is_paused: vec![false; count],
             is_draining: false,
             paused: front.paused.subscribe(),
             capacity: front.engine().and_then(|engine| engine.capacity()),
@@ -365,7 +368,7 @@ impl Drive {
         metrics.jobs.ended(&consumer.name, &class, outcome, took);
         let (id, attempts) = (&job.lease.id, job.attempts);
         match &verdict.outcome {
-            Outcome::Done | Outcome::Released | Outcome::Refused => {}
+            Outcome::Done | Outcome::Released | Outcome::Refused(_) => {}
             Outcome::Retried(why) => {
                 warn!(
                     queue = consumer.name,
@@ -418,7 +421,11 @@ impl Drive {
             // Only a job that was refused: it has not run.
             Disposition::Return => {
                 self.scheduler.refused(begun);
-                self.refused(queue, job);
+                let wait = match verdict.outcome {
+                    Outcome::Refused(wait) => wait,
+                    _ => None,
+                };
+                self.refused(queue, job, wait);
             }
             disposition => {
                 self.scheduler.ended(begun, took, now());
@@ -461,7 +468,7 @@ async fn ended(front: Arc<Front>, begun: BegunJob, mut job: Job) -> Ended {
     };
     let verdict = AssertUnwindSafe(jobs.run(&mut job)).catch_unwind().await;
     let verdict = verdict.unwrap_or_else(|panic| bug(&*panic));
-    if matches!(verdict.outcome, Outcome::Refused | Outcome::Busy(_)) {
+    if matches!(verdict.outcome, Outcome::Refused(_) | Outcome::Busy(_)) {
         running.skip();
     }
     Ended {

@@ -15,19 +15,23 @@ use crate::fronts::queue::settings::Format;
 
 /// How long a queue rests before the application is asked again: as long as `queue:work` sleeps.
 const REST: Duration = Duration::from_secs(3);
+/// The first rest after the wait of a rate limiter: most limiters round it down to a second.
+const AFTER_WAIT: Duration = Duration::from_millis(250);
 /// How long PHP may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Drive {
-    /// Returns a job that its application has refused, and rests the queue. Brokers such as SQS
-    /// count each return as a delivery. So the application is asked, and no job tries it out.
-    pub(super) fn refused(&mut self, queue: usize, job: Job) {
+    /// Returns a job that its application has refused, and rests the queue for a rate limiter's
+    /// wait. Brokers such as SQS count each return as a delivery. So the application is asked, and
+    /// no job tries it out.
+    pub(super) fn refused(&mut self, queue: usize, job: Job, wait: Option<Duration>) {
         self.returned[queue].push(job);
         if !self.front.resting[queue].swap(true, Ordering::Relaxed) {
             let name = &self.front.consumers[queue].queue.name;
             if self.has_limiter(queue) {
                 debug!(
                     queue = name,
+                    seconds = wait.unwrap_or(REST).as_secs_f64(),
                     "the transport's rate limiter refuses messages"
                 );
             } else {
@@ -37,7 +41,7 @@ impl Drive {
                      Looping, or a cache that fails, which Laravel reports"
                 );
             }
-            let asked = until_it_runs_jobs(self.front.clone(), queue);
+            let asked = until_it_runs_jobs(self.front.clone(), queue, wait);
             self.asking.push(Box::pin(asked));
         }
         self.stop_or_resume(queue);
@@ -66,12 +70,21 @@ impl Drive {
     }
 }
 
-/// Asks the application every few seconds. Returns the queue once it runs its jobs.
-async fn until_it_runs_jobs(front: Arc<Front>, queue: usize) -> usize {
+/// Asks the application when the wait is over, and every few seconds until then: sliding windows
+/// often let messages run much earlier than they say. Returns the queue once it runs its jobs.
+async fn until_it_runs_jobs(front: Arc<Front>, queue: usize, wait: Option<Duration>) -> usize {
+    let mut left = wait.unwrap_or(REST);
+    let mut next = wait.map_or(REST, |_| AFTER_WAIT);
     loop {
-        tokio::time::sleep(REST).await;
+        let rest = left.min(REST);
+        tokio::time::sleep(rest).await;
         if front.runs_jobs(queue).await {
             return queue;
+        }
+        left -= rest;
+        if left.is_zero() {
+            left = next;
+            next = (2 * next).min(REST);
         }
     }
 }

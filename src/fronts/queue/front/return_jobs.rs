@@ -104,36 +104,42 @@ impl Drive {
         }
     }
 
-    /// Stops or resumes queues as operators have asked.
+    /// Stops or resumes queues as operators have asked, and logs what has changed.
     pub(super) fn pause(&mut self) {
-        let count = self.paused.borrow_and_update().len();
-        for queue in 0..count {
-            let changed = self.stop_or_resume(queue);
+        for queue in self.follow_operators() {
             let name = &self.front.consumers[queue].queue.name;
-            match changed {
-                Some(true) => info!(queue = name, "paused"),
-                Some(false) => info!(queue = name, "resumed"),
-                None => {}
+            match self.is_paused[queue] {
+                true => info!(queue = name, "paused"),
+                false => info!(queue = name, "resumed"),
             }
         }
     }
 
-    /// Stops a queue that is paused or rests, and resumes others. Returns whether it is stopped
-    /// now, if that has changed.
-    pub(super) fn stop_or_resume(&mut self, queue: usize) -> Option<bool> {
+    /// Returns the queues that operators have paused or resumed, also those that rest meanwhile.
+    pub(super) fn follow_operators(&mut self) -> Vec<usize> {
+        let paused = self.paused.borrow_and_update().clone();
+        for queue in 0..paused.len() {
+            self.stop_or_resume(queue);
+        }
+        let before = std::mem::replace(&mut self.is_paused, paused);
+        let changed = before.iter().zip(&self.is_paused).enumerate();
+        let changed = changed.filter(|(_, (before, now))| before != now);
+        changed.map(|(queue, _)| queue).collect()
+    }
+
+    /// Stops a queue that is paused or rests, and resumes others.
+    pub(super) fn stop_or_resume(&mut self, queue: usize) {
         let is_paused = self.paused.borrow()[queue];
-        let is_paused = is_paused || self.front.resting[queue].load(Ordering::Relaxed);
-        match (is_paused, self.stops[queue].is_cancelled()) {
+        let is_stopped = is_paused || self.front.resting[queue].load(Ordering::Relaxed);
+        match (is_stopped, self.stops[queue].is_cancelled()) {
             (true, false) => {
                 self.stops[queue].cancel();
                 self.stop_receiving(queue);
-                Some(true)
             }
             (false, true) if !self.stop.is_cancelled() => {
                 self.stops[queue] = self.stop.child_token();
-                Some(false)
             }
-            _ => None,
+            _ => {}
         }
     }
 }

@@ -230,7 +230,7 @@ async fn refused_job_goes_back_as_the_first_and_its_queue_rests() {
     let (first, job) = drive.scheduler.next(now()).expect("a job waits");
     drive.scheduler.ended(first, Duration::ZERO, now());
     drive.is_receiving[0] = true;
-    drive.refused(0, job);
+    drive.refused(0, job, None);
     assert!(drive.stops[0].is_cancelled());
     drive.received(0, jobs(4..5));
     assert_eq!(returned(drive, &source).await, ["4", "3", "2", "1"]);
@@ -246,13 +246,57 @@ async fn queue_that_has_rested_is_received_from_again_unless_it_is_paused() {
         drive.scheduler.next(now()).expect("a job waits")
     };
     drive.is_receiving[0] = true;
-    drive.refused(0, job);
+    drive.refused(0, job, None);
     drive.front.pause(None, true);
     drive.end_rest(0);
     assert!(drive.stops[0].is_cancelled(), "an operator has paused it");
     drive.front.pause(None, false);
     drive.pause();
     assert!(!drive.stops[0].is_cancelled());
+}
+
+#[tokio::test]
+async fn pause_and_resume_of_a_resting_queue_are_each_reported_once() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..2));
+    drive.scheduler.set_workers(1);
+    let (_, job) = drive.scheduler.next(now()).expect("a job waits");
+    drive.refused(0, job, None);
+    for is_paused in [true, false] {
+        drive.front.pause(None, is_paused);
+        assert_eq!(drive.follow_operators(), [0]);
+        assert_eq!(drive.is_paused, [is_paused]);
+        assert!(drive.follow_operators().is_empty());
+        assert!(drive.stops[0].is_cancelled(), "it rests");
+    }
+    drive.end_rest(0);
+    assert!(!drive.stops[0].is_cancelled());
+    assert!(drive.follow_operators().is_empty(), "no operator has asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn queue_rests_as_long_as_the_limiter_says_but_is_asked_every_3_seconds() {
+    for (wait, expected) in [(None, 3000), (Some(500), 500), (Some(60_000), 3000)] {
+        let source = Arc::default();
+        let mut drive = drive(&source);
+        drive.received(0, jobs(1..2));
+        drive.scheduler.set_workers(1);
+        let (begun, job) = drive.scheduler.next(now()).expect("a job waits");
+        let began = tokio::time::Instant::now();
+        drive.ended(Ended {
+            begun,
+            job,
+            took: Duration::ZERO,
+            verdict: Verdict {
+                disposition: Disposition::Return,
+                outcome: Outcome::Refused(wait.map(Duration::from_millis)),
+            },
+        });
+        assert_eq!(drive.asking.next().await, Some(0));
+        let rested = began.elapsed().as_millis();
+        assert!((expected..expected + 50).contains(&rested), "{rested} ms");
+    }
 }
 
 /// The ids of the jobs that begin now.

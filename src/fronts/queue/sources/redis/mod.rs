@@ -128,6 +128,11 @@ impl RedisQueue {
         }
     }
 
+    /// The key of the list of waiting jobs.
+    pub fn list(&self) -> &str {
+        &self.keys.jobs
+    }
+
     /// Reserves jobs. If there are none, returns how long until the next one is due.
     async fn take(&self, most: usize) -> anyhow::Result<Result<Vec<Job>, Duration>> {
         let now = epoch();
