@@ -93,6 +93,30 @@ mod tests {
     }
 
     #[test]
+    fn section_after_those_of_the_example_is_rejected_with_the_remedy() {
+        let example = include_str!("../../surus.toml.example");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("surus.toml");
+        let read_with = |text: String| {
+            std::fs::write(&path, text).unwrap();
+            read(&path, |path| File::open(path))
+        };
+        let sites = "[[site]]\nhost = 'a.example'\n";
+        let line = example.lines().count() + 1;
+        for (section, remedy) in [
+            ("[acme]\ndomains = 'a.example'\n", "write these keys there"),
+            (sites, "put `#` in front of [site]"),
+        ] {
+            let error = read_with(format!("{example}{section}")).unwrap_err();
+            let error = error.to_string();
+            let is_explained = error.contains(&format!(":{line}: ")) && error.contains(remedy);
+            assert!(is_explained, "{error}");
+        }
+        let without = example.replace("\n[site]\n", "\n#[site]\n");
+        read_with(without + sites).unwrap();
+    }
+
+    #[test]
     fn configuration_of_any_length_is_not_read_whole() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("surus.toml");

@@ -1,7 +1,12 @@
-//! Says in TOML's words what is wrong with a value's type. serde says it in Rust's.
+//! Says in TOML's words what is wrong with a value's type; serde says it in Rust's. Says what to do
+//! about a key or section that the file has twice.
 
 /// The message of an error; `line` is the line of the file that it is about, if there is one.
 pub fn explain(message: &str, line: Option<&str>) -> String {
+    let line = line.map(str::trim).unwrap_or_default();
+    if message == "duplicate key" {
+        return duplicate(line);
+    }
     let is_number = |rest: &str| rest.starts_with("integer ") || rest.starts_with("floating ");
     let rest = message.strip_prefix("invalid type: ").or_else(|| {
         // A number out of range. Other values have messages of their own.
@@ -10,7 +15,6 @@ pub fn explain(message: &str, line: Option<&str>) -> String {
     let Some((found, expected)) = rest.and_then(|rest| rest.split_once(", expected ")) else {
         return message.to_string();
     };
-    let line = line.map(str::trim).unwrap_or_default();
     let text = format!(
         "expected {}, not {}",
         expected_type(expected),
@@ -23,6 +27,24 @@ pub fn explain(message: &str, line: Option<&str>) -> String {
         _ if line.is_empty() => text,
         _ => format!("{text}, in `{line}`"),
     }
+}
+
+/// The message about a header or key that the file has twice. Values may be secrets.
+fn duplicate(line: &str) -> String {
+    if !line.starts_with('[') {
+        return "the key is set already; remove one of the two".into();
+    }
+    let header = line.trim_start_matches('[').split(']').next();
+    let name = header.unwrap_or_default().trim();
+    if name == "site" && line.starts_with("[[") {
+        return "the file has [site] already, and cannot have [[site]] as well; put `#` in front \
+                of [site]"
+            .into();
+    }
+    format!(
+        "the file has the section `{name}` already; write these keys there, without a second \
+         header"
+    )
 }
 
 fn expected_type(expected: &str) -> &str {
@@ -81,6 +103,23 @@ mod tests {
                 "invalid value: string \"x\", expected y",
                 Some("a = \"x\""),
                 "invalid value: string \"x\", expected y",
+            ),
+            (
+                "duplicate key",
+                Some("[[site]] # the first"),
+                "the file has [site] already, and cannot have [[site]] as well; put `#` in front \
+                 of [site]",
+            ),
+            (
+                "duplicate key",
+                Some("[site.env]"),
+                "the file has the section `site.env` already; write these keys there, without a \
+                 second header",
+            ),
+            (
+                "duplicate key",
+                Some("PASSWORD = \"x\""),
+                "the key is set already; remove one of the two",
             ),
             (
                 "unknown field `x`, expected `y`",

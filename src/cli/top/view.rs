@@ -222,7 +222,9 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, now: &Snapshot, pools: &[String]
             .iter()
             .map(|pool| Line::raw(format!("{indent}  {pool}"))),
     );
-    for part in plain::summary(now).chunks(4) {
+    // Both lines usually have room on 80 columns.
+    let summary = plain::summary(now);
+    for part in [&summary[..3], &summary[3..]] {
         let spans = part.iter().flat_map(|(name, value)| {
             [
                 Span::raw(format!("{name} ")),
@@ -376,11 +378,11 @@ mod tests {
     }
 
     #[test]
-    fn requests_beside_long_names_of_pools_are_visible_at_80_columns() {
+    fn requests_and_waiting_ones_are_visible_at_80_columns() {
         let mut view = View::default();
         view.add(sites());
         let screen = drawn(&mut view, 80, 24);
-        for part in ["a-very-…e/rewind busy", " GET /slow?"] {
+        for part in ["a-very-…e/rewind busy", " GET /slow?", "waiting 7   memory"] {
             assert!(screen.contains(part), "{part} is not in\n{screen}");
         }
     }
