@@ -188,7 +188,8 @@ static PHP_FUNCTION(apache_request_headers)
 }
 
 /* headers_send(int $status = 200): int. As FrankenPHP: sends the headers now. 103 sends them as
- * early hints, and the script continues to its response. Returns the status. */
+ * early hints, and the script continues to its response. Other 1xx send nothing. Returns the
+ * status. */
 static PHP_FUNCTION(headers_send)
 {
 	zend_long status = 200;

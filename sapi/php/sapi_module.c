@@ -89,8 +89,11 @@ bool surus_php_headers_send(int status)
 	if (SG(headers_sent) || !surus_request->id) {
 		return false;
 	}
-	if (status == 103) {
-		send_early_hints();
+	if (status < 200) {
+		/* Others, such as 102, are not sent, because no client needs them. */
+		if (status == 103) {
+			send_early_hints();
+		}
 		return true;
 	}
 	SG(sapi_headers).http_response_code = status;

@@ -8,7 +8,7 @@ use h2::client::{self, SendRequest};
 use http::Request;
 
 use crate::common::Surus;
-use crate::wire::serve;
+use crate::wire::{Wire, serve};
 
 /// Sends hints, and then the response when another request says so.
 const HINTS: &str = r#"<?php
@@ -132,6 +132,29 @@ async fn early_hints_to_a_closed_connection_do_no_harm() {
     let mut response = asks(&mut requests, "/hints.php?of=a");
     assert_eq!(links(&mut response).await, expected("a"));
     assert_eq!(text(response).await, "answer of a");
+}
+
+#[test]
+fn other_informational_statuses_do_not_end_the_response() {
+    let dir = site();
+    for (name, code) in [
+        ("send", "headers_send(102);"),
+        ("twice", "headers_send(100); headers_send(101);"),
+        ("set", "http_response_code(102);"),
+        ("line", "header('HTTP/1.1 102 Processing');"),
+        ("status", "header('Status: 102 Processing');"),
+    ] {
+        let code = format!("<?php header('X-Test: 1'); {code} echo 'done';");
+        std::fs::write(dir.path().join(format!("{name}.php")), code).unwrap();
+    }
+    let surus = serve(dir.path(), &[]);
+    for name in ["send", "twice", "set", "line", "status"] {
+        let mut wire = Wire::connect(&surus);
+        let request = format!("GET /{name}.php HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answer = wire.ask(&request).expect("an answer");
+        assert_eq!(answer.status, 200, "{name}");
+        assert_eq!(answer.body, b"done", "{name}");
+    }
 }
 
 #[tokio::test]

@@ -174,8 +174,12 @@ fn parse_status(value: &[u8]) -> Result<(StatusCode, Option<ReasonPhrase>), Stri
     };
     let digits = value.get(..3).ok_or_else(wrong)?;
     let status = StatusCode::from_bytes(digits).map_err(|_| wrong())?;
-    if status.as_u16() < 200 || value.get(3).is_some_and(|c| *c != b' ') {
+    if value.get(3).is_some_and(|c| *c != b' ') {
         return Err(wrong());
+    }
+    if status.is_informational() {
+        // An interim status cannot end a response.
+        return Ok((StatusCode::OK, None));
     }
     let reason = value.get(4..).unwrap_or_default();
     let standard = status
@@ -224,10 +228,13 @@ mod tests {
             b"Gone Fishing"
         );
         assert_eq!(parts("status:302").status, 302);
+        let informational = parts("Status: 102 Processing\r\n");
+        assert_eq!(informational.status, 200);
+        assert!(informational.reason.is_none());
         for wrong in [
             "Status: abc",
             "Status: 99",
-            "Status: 100 Continue",
+            "Status: 100Continue",
             "Status: 2000K",
             "Status:",
         ] {

@@ -212,13 +212,18 @@ impl Function {
             )),
         };
         let answered = answered.or_else(|error| {
-            if error.kind != error::NO_HANDLER || !warm::is_schedule_without_input(payload) {
+            if error.kind != error::NO_HANDLER {
                 return Err(error);
             }
-            info!(
-                request_id = task.id,
-                "a schedule without input kept the function warm"
-            );
+            if warm::is_schedule_without_input(payload) {
+                let request_id = task.id;
+                info!(
+                    request_id,
+                    "a schedule without input kept the function warm"
+                );
+            } else if !warmer::has_warmer_field(payload) {
+                return Err(error);
+            }
             Ok(Bytes::from_static(warm::ANSWER.as_bytes()))
         });
         answered.map(InvocationAnswer::Whole)

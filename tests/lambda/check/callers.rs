@@ -20,6 +20,7 @@ fn unhandled_or_empty_schedule_is_found() {
     };
     let command = ", Input: '{\"command\": \"app:report\"}'";
     let warmer = ", Input: '{\"warmer\": true}'";
+    let several = ", Input: '{\"warmer\": true, \"concurrency\": 3}'";
     let plugin = ", Input: '{\"source\": \"serverless-plugin-warmup\"}'";
     for (handler, input, expected) in [
         (
@@ -30,6 +31,7 @@ fn unhandled_or_empty_schedule_is_found() {
         ("bootstrap", command, "its events go to POST /events"),
         ("bootstrap", warmer, "no problems found"),
         ("bootstrap", plugin, "no problems found"),
+        ("bootstrap", several, "no problems found"),
         (
             "bootstrap",
             ", Input: '{\"warmer\": false}'",

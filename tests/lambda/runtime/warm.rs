@@ -98,6 +98,31 @@ fn schedule_without_input_is_answered_if_no_code_accepts_it() {
 }
 
 #[test]
+fn warmer_event_with_further_fields_is_answered_if_no_code_accepts_it() {
+    let application = Function::start(
+        &[(
+            "index.php",
+            "<?php http_response_code(404); echo 'no such page';",
+        )],
+        &[],
+    );
+    let event = json!({"warmer": true, "concurrency": 3});
+    let call = application.ask(Event::new("w", &event));
+    assert_eq!(answer(&call), json!({"warm": true}));
+    for event in [
+        json!({"warmer": "true", "concurrency": 3}),
+        json!([true]),
+        json!({"order": 7}),
+    ] {
+        let call = application.ask(Event::new("o", &event));
+        assert_eq!(call.json()["errorType"], "Runtime.HandlerNotFound");
+    }
+    // Code that accepts it gets it.
+    let callable = handler("<?php return fn (array $event) => $event['concurrency'];");
+    assert_eq!(answer(&callable.ask(Event::new("c", &event))), json!(3));
+}
+
+#[test]
 fn schedule_without_input_reaches_code_that_accepts_it() {
     let code = "<?php echo json_encode(json_decode(file_get_contents('php://input'))->source);";
     let application = Function::start(&[("index.php", code)], &[]);
