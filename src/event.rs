@@ -103,6 +103,17 @@ pub struct Script {
     pub path_info: OsString,
     /// `QUERY_STRING` if a rewrite rule has replaced the request's.
     pub query: Option<Arc<str>>,
+    /// The URL that the last rewrite rule has left, if one has led to the script.
+    pub rewritten: Option<Arc<RewrittenUrl>>,
+}
+
+/// A URL that a rewrite rule has replaced by that of another file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RewrittenUrl {
+    /// `REDIRECT_URL`: the decoded path; any bytes.
+    pub path: OsString,
+    /// `REDIRECT_QUERY_STRING`: the query with which the rule has continued, as in Apache.
+    pub query: Option<String>,
 }
 
 /// The addresses of client and server, after trusted proxies have been applied.
@@ -114,6 +125,29 @@ pub struct Origin {
     pub server: Option<Address>,
     /// The client's own connection is encrypted: `HTTPS` is `on`.
     pub https: bool,
+}
+
+impl Origin {
+    /// `SERVER_PORT`. With HTTPS it is the port that the client sees, because a proxy may have
+    /// encrypted the connection. `host` is the requested one, with its port if it has one.
+    pub fn server_port(&self, host: &str) -> Cow<'_, str> {
+        match &self.server {
+            Some(server) if !self.https => server.port_text().into(),
+            _ => {
+                let usual = if self.https { 443 } else { 80 };
+                let port = split_port(host).1.parse::<u16>().unwrap_or(usual);
+                port.to_string().into()
+            }
+        }
+    }
+}
+
+/// `[::1]:8080` → `[::1]`, `8080`.
+pub fn split_port(host: &str) -> (&str, &str) {
+    match host.bytes().rposition(|byte| byte == b':') {
+        Some(at) if !host[at..].contains(']') => (&host[..at], &host[at + 1..]),
+        _ => (host, ""),
+    }
 }
 
 /// A socket address with its text, which every request of a connection needs.
@@ -287,5 +321,34 @@ impl Failure {
             self,
             Failure::QueueFull(_) | Failure::QueueTimeout(_) | Failure::Busy(_)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_port_is_the_one_that_the_client_sees() {
+        let server = Address::from(SocketAddr::from(([127, 0, 0, 1], 8080)));
+        for (server, https, host, port) in [
+            (Some(&server), false, "a.test", "8080"),
+            (Some(&server), false, "a.test:81", "8080"),
+            (Some(&server), true, "a.test", "443"),
+            (Some(&server), true, "a.test:8443", "8443"),
+            // A unix socket, or Lambda.
+            (None, false, "a.test", "80"),
+            (None, false, "[::1]:81", "81"),
+            (None, true, "[::1]", "443"),
+            (None, true, "a.test:x", "443"),
+            (None, true, "", "443"),
+        ] {
+            let origin = Origin {
+                client: None,
+                server: server.cloned(),
+                https,
+            };
+            assert_eq!(origin.server_port(host), port, "{server:?} {https} {host}");
+        }
     }
 }

@@ -28,10 +28,11 @@ pub(super) fn marked(tag: &HeaderValue) -> Option<HeaderValue> {
 
 /// Removes the marks from a request's tags, so that PHP sees its own.
 pub(super) fn unmark(headers: &mut HeaderMap) {
-    // A compressed part must not be continued by an uncompressed one.
+    // A compressed part must not be continued by an uncompressed one. Marked tags are weak, so a
+    // strong one that ends in the mark is the script's own.
     if headers
         .get(header::IF_RANGE)
-        .is_some_and(|tag| matches!(unmarked(tag.as_bytes()), Cow::Owned(_)))
+        .is_some_and(|tag| is_marked(tag.as_bytes()))
     {
         headers.remove(header::IF_RANGE);
         headers.remove(header::RANGE);
@@ -74,6 +75,14 @@ pub(super) fn mark_as_requested<B>(requested: &HeaderMap, response: &mut Respons
     if is_listed {
         response.headers_mut().insert(header::ETAG, marked);
     }
+}
+
+/// Whether it is a tag that [`marked`] returns.
+fn is_marked(tag: &[u8]) -> bool {
+    let opaque = tag
+        .strip_prefix(b"W/\"")
+        .and_then(|tag| tag.strip_suffix(b"\""));
+    opaque.is_some_and(|opaque| opaque.ends_with(MARK))
 }
 
 /// A list of tags without marks; borrowed if none has one. Clients that drop `W/`, because
@@ -153,7 +162,12 @@ mod tests {
 
     #[test]
     fn compressed_response_is_not_continued_by_a_range() {
-        for (tag, is_kept) in [("W/\"a-gzip\"", false), ("\"a\"", true)] {
+        for (tag, is_kept) in [
+            ("W/\"a-gzip\"", false),
+            ("\"a\"", true),
+            ("\"a-gzip\"", true),
+            ("W/\"a\"", true),
+        ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::RANGE, value("bytes=10-"));
             headers.insert(header::IF_RANGE, value(tag));

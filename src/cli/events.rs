@@ -77,6 +77,7 @@ pub fn script_of(project: &Path, script: &Path) -> anyhow::Result<Script> {
         name: "/events".into(),
         path_info: Default::default(),
         query: None,
+        rewritten: None,
     })
 }
 

@@ -67,12 +67,18 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
 /// A request for a page that the front controller answers, as from a client of its own.
 pub fn get_learned(url: &str, site: &Site) -> Option<Event> {
     let path = url.parse::<Uri>().ok()?;
-    match site.resolve(path.path()) {
-        Resolution::Script(script) if Some(&script) == site.front_controller() => {
-            event(url, script).ok()
-        }
-        _ => None,
+    let Resolution::Script(script) = site.resolve(path.path()) else {
+        return None;
+    };
+    // A rule may have led to it.
+    let found = Script {
+        rewritten: None,
+        ..script.clone()
+    };
+    if Some(&found) != site.front_controller() {
+        return None;
     }
+    event(url, script).ok()
 }
 
 /// Makes a request that of a visitor who differs in all that pages usually look at: the scheme,
@@ -144,6 +150,7 @@ pub fn named_hosts(config: &Config, of_site: &[HostPattern]) -> Vec<String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::app::site::Settings;
 
     #[test]
     fn another_visitor_has_another_host_cookie_language_and_scheme() {
@@ -153,6 +160,7 @@ mod tests {
             name: "/index.php".into(),
             path_info: std::ffi::OsString::new(),
             query: None,
+            rewritten: None,
         };
         for (url, is_https) in [("http://a.test/", true), ("https://a.test/", false)] {
             let event = from_another_visitor(event(url, script.clone()).unwrap());
@@ -162,6 +170,19 @@ mod tests {
             assert!(headers.contains_key(header::ACCEPT_LANGUAGE));
             assert_eq!(event.origin.https, is_https, "{url}");
         }
+    }
+
+    #[test]
+    fn learned_page_may_reach_the_front_controller_by_a_rule() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("index.php"), "").unwrap();
+        let rules = "RewriteEngine On\nRewriteRule ^page$ index.php [L]\n";
+        std::fs::write(dir.path().join(".htaccess"), rules).unwrap();
+        let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+        let learned = get_learned("/page", &site).unwrap();
+        let rewritten = learned.script.rewritten.as_ref().unwrap();
+        assert_eq!(rewritten.path, "/page");
+        assert!(get_learned("/other", &site).is_none());
     }
 
     #[test]

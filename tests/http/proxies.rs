@@ -52,6 +52,18 @@ fn htaccess_rules_see_the_host_that_a_trusted_proxy_names() {
 }
 
 #[test]
+fn htaccess_redirect_to_https_ends_behind_a_trusted_proxy() {
+    let dir = site();
+    let rules = "RewriteEngine on\nRewriteCond %{SERVER_PORT} !^443$\n\
+                 RewriteRule ^ https://%{HTTP_HOST}%{REQUEST_URI} [R=301,L]\n";
+    std::fs::write(dir.path().join(".htaccess"), rules).unwrap();
+    let surus = serve(dir.path(), &[("trusted_proxies", "127.0.0.0/8")]);
+    for (headers, status) in [("", 301), (FORWARDED, 200)] {
+        assert_eq!(ask(&surus, b"", headers).status, status, "{headers}");
+    }
+}
+
+#[test]
 fn untrusted_proxy_headers_are_ignored() {
     let dir = site();
     for trusted in [&[][..], &[("trusted_proxies", "10.0.0.0/8")]] {
@@ -68,8 +80,13 @@ fn untrusted_proxy_headers_are_ignored() {
 #[test]
 fn proxy_on_a_unix_socket_is_trusted_if_configured() {
     use std::io::{Read, Write};
-    for (trusted, client) in [("unix", "192.0.2.7"), ("10.0.0.0/8", "")] {
+    for (trusted, client, port) in [("unix", "192.0.2.7", "443"), ("10.0.0.0/8", "", "80")] {
         let dir = site();
+        // A rule and PHP see the same port.
+        let rules = format!(
+            "RewriteEngine on\nRewriteCond %{{SERVER_PORT}} !^{port}$\nRewriteRule ^ - [F]\n"
+        );
+        std::fs::write(dir.path().join(".htaccess"), rules).unwrap();
         let socket = dir.path().join("http.sock");
         let listen = format!("unix:{}", socket.display());
         let env = [
@@ -82,8 +99,10 @@ fn proxy_on_a_unix_socket_is_trusted_if_configured() {
         stream.write_all(ask.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        let seen = format!("\"REMOTE_ADDR\":\"{client}\"");
-        assert!(answer.contains(&seen), "{trusted}: {answer}");
+        for (name, value) in [("REMOTE_ADDR", client), ("SERVER_PORT", port)] {
+            let seen = format!("\"{name}\":\"{value}\"");
+            assert!(answer.contains(&seen), "{trusted}: {answer}");
+        }
     }
 }
 

@@ -106,6 +106,7 @@ impl Workers {
             name: "/events".into(),
             path_info: "".into(),
             query: None,
+            rewritten: None,
         };
         Workers { pool, script, dir }
     }

@@ -83,6 +83,7 @@ impl Site {
             name: name.into(),
             path_info: OsString::new(),
             query: None,
+            rewritten: None,
         });
         site.is_named = described.is_named;
         site.falls_back = settings.fallback;

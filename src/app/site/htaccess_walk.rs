@@ -18,7 +18,7 @@ use super::lookup::NoScript;
 use super::normalize::{NameKind, NormalizedPath, SegmentError, kind, normalize};
 use super::opened::{Denial, OpenedPath};
 use super::{FoundFile, Purpose, Resolution, Site, encode};
-use crate::event::Script;
+use crate::event::{RewrittenUrl, Script};
 use crate::private_files::Shared;
 
 /// The limit of internal redirects, as in Apache (`LimitInternalRecursion`).
@@ -36,6 +36,9 @@ pub(super) struct Visit<'a> {
     /// The merged files on the way to the requested path, if already known.
     merged: Option<(Arc<MergedRules>, usize)>,
     query: Option<Cow<'a, str>>,
+    /// The URL that the last `RewriteRule` has left. Like Apache's, `DirectoryIndex` and
+    /// `FallbackResource` leave none.
+    rewritten: Option<Arc<RewrittenUrl>>,
     env: Env,
     /// The flag `END` was met: no more rules are evaluated.
     is_over: bool,
@@ -62,6 +65,7 @@ impl<'a> Visit<'a> {
             now,
             merged: Some(merged),
             query: facts.query.map(Cow::Borrowed),
+            rewritten: None,
             env: Env::default(),
             is_over: false,
             handler: None,
@@ -190,6 +194,10 @@ impl Site {
             visit.handler = None;
             visit.media_type = None;
             visit.env.redirected();
+            visit.rewritten = Some(Arc::new(RewrittenUrl {
+                path: path.rest(0),
+                query: visit.query.as_deref().map(str::to_owned),
+            }));
             return self.redirect_internally(htaccess, visit, &to, false);
         }
         self.serve_found(htaccess, visit, &file_rules, path, at)
@@ -289,7 +297,7 @@ impl Site {
                     }
                     _ => script,
                 };
-                Resolution::Script(visit.with_query(script))
+                Resolution::Script(visit.with_changes(script))
             }
             PathKind::File(_) if file_rules.is_source(visit.handler) => {
                 Resolution::Denied(Denial::PhpOff)
@@ -339,7 +347,7 @@ impl Site {
         }
         match &self.front_controller {
             Some(front) if self.falls_back && (self.is_named || merged.is_empty()) => {
-                Resolution::Script(visit.with_query(front.clone()))
+                Resolution::Script(visit.with_changes(front.clone()))
             }
             _ => Resolution::NotFound,
         }
@@ -366,7 +374,7 @@ impl Site {
             let (to, query) = relative_to(directory, name);
             if let (Some(front), true, "/index.php") = (&self.front_controller, self.is_named, &*to)
             {
-                return Some(Resolution::Script(visit.with_query(front.clone())));
+                return Some(Resolution::Script(visit.with_changes(front.clone())));
             }
             let mut attempt = visit.clone();
             attempt.prepend(query);
@@ -441,14 +449,13 @@ impl Visit<'_> {
         });
     }
 
-    /// The script with the query that rules have set.
-    fn with_query(&self, script: Script) -> Script {
-        match self.query.as_deref() == self.facts.query {
-            true => script,
-            false => Script {
-                query: Some(Arc::from(self.query.as_deref().unwrap_or_default())),
-                ..script
-            },
+    /// The script with what rules have changed.
+    fn with_changes(&self, script: Script) -> Script {
+        let is_changed = self.query.as_deref() != self.facts.query;
+        Script {
+            query: is_changed.then(|| self.query.as_deref().unwrap_or_default().into()),
+            rewritten: self.rewritten.clone(),
+            ..script
         }
     }
 }

@@ -169,6 +169,7 @@ impl Site {
                     name: name.into(),
                     path_info: OsString::new(),
                     query: None,
+                    rewritten: None,
                 };
                 self.recent.put(name.as_bytes(), script.clone(), now);
                 Ok(script)

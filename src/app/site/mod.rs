@@ -168,6 +168,7 @@ impl Site {
                     name: "/index.php".into(),
                     path_info: OsString::new(),
                     query: None,
+                    rewritten: None,
                 })
             }
         };
@@ -454,6 +455,7 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
         name: format!("{}/{name}", below.unwrap_or_default()).into(),
         path_info: OsString::new(),
         query: None,
+        rewritten: None,
         filename: filename.into(),
     })
 }

@@ -1,5 +1,12 @@
 //! Opens the brokers of queues, as `surus.toml` or the Laravel application names them.
 
+#[cfg(any(
+    feature = "amqp",
+    feature = "redis",
+    feature = "sqlite",
+    feature = "mysql",
+    feature = "postgres"
+))]
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,6 +74,16 @@ struct Wanted<'a> {
     queue: &'a Queue,
     /// The application, if the queue is in its own connection.
     own: Option<&'a LaravelApplication>,
+    /// The failed jobs of SQS are in its dead-letter queue instead.
+    #[cfg_attr(
+        not(any(
+            feature = "redis",
+            feature = "sqlite",
+            feature = "mysql",
+            feature = "postgres"
+        )),
+        allow(dead_code)
+    )]
     connection: &'a str,
     lease: Duration,
 }

@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderName};
 use http::{HeaderMap, Version};
 
-use crate::event::Event;
+use crate::event::{Event, split_port};
 
 pub const SERVER_SOFTWARE: &str = concat!("surus/", env!("CARGO_PKG_VERSION"));
 
 /// The variables of a request that are not headers.
-const NAMES: [&str; 38] = [
+const NAMES: [&str; 40] = [
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
     "DOCUMENT_ROOT",
@@ -22,7 +22,9 @@ const NAMES: [&str; 38] = [
     "PATH_INFO",
     "PATH_TRANSLATED",
     "QUERY_STRING",
+    "REDIRECT_QUERY_STRING",
     "REDIRECT_STATUS",
+    "REDIRECT_URL",
     "REMOTE_ADDR",
     "REMOTE_PORT",
     "REQUEST_METHOD",
@@ -125,24 +127,20 @@ pub fn each(event: &Event, to: &mut impl Variables) {
     }
     let authority = || request.uri().authority().map_or("", |name| name.as_str());
     let host = host.and_then(|host| host.to_str().ok());
-    let (name, named_port) = split_port(host.unwrap_or_else(authority));
+    let host = host.unwrap_or_else(authority);
     if let Some(server) = &event.origin.server {
         to.put(b"SERVER_ADDR", server.ip_text().as_bytes());
     }
-    // Behind a proxy, the host that the client sees; otherwise the address of the connection.
-    match &event.origin.server {
-        Some(server) if !event.origin.https => {
-            to.put(b"SERVER_PORT", server.port_text().as_bytes());
-        }
-        _ => {
-            let usual = if event.origin.https { 443 } else { 80 };
-            let port = named_port.parse::<u16>().unwrap_or(usual);
-            to.put(b"SERVER_PORT", port.to_string().as_bytes());
-        }
-    }
-    to.put(b"SERVER_NAME", name.as_bytes());
+    to.put(b"SERVER_PORT", event.origin.server_port(host).as_bytes());
+    to.put(b"SERVER_NAME", split_port(host).0.as_bytes());
     // php-cgi requires this variable as a guard against direct calls; applications check it too.
     to.put(b"REDIRECT_STATUS", b"200");
+    if let Some(rewritten) = &script.rewritten {
+        to.put(b"REDIRECT_URL", rewritten.path.as_bytes());
+        if let Some(query) = &rewritten.query {
+            to.put(b"REDIRECT_QUERY_STRING", query.as_bytes());
+        }
+    }
     to.put(b"FCGI_ROLE", b"RESPONDER");
     to.put(b"SCRIPT_FILENAME", script.filename.as_os_str().as_bytes());
     to.put(b"PATH_INFO", script.path_info.as_bytes());
@@ -214,22 +212,15 @@ fn protocol(version: Version) -> &'static [u8] {
     }
 }
 
-/// `[::1]:8080` → `[::1]`, `8080`.
-fn split_port(host: &str) -> (&str, &str) {
-    match host.bytes().rposition(|byte| byte == b':') {
-        Some(at) if !host[at..].contains(']') => (&host[..at], &host[at + 1..]),
-        _ => (host, ""),
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::event::{Address, Body, Origin, Script};
+    use crate::event::{Address, Body, Origin, RewrittenUrl, Script};
     use std::collections::BTreeMap;
     use std::net::SocketAddr;
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::Instant;
 
     #[test]
@@ -250,6 +241,10 @@ mod tests {
                 name: "/index.php".into(),
                 path_info: "/a b".into(),
                 query: None,
+                rewritten: Some(Arc::new(RewrittenUrl {
+                    path: "/a \u{e4}".into(),
+                    query: Some("x=%41".into()),
+                })),
             },
             origin: Origin {
                 client: Some(address("192.0.2.7:4711")),
@@ -294,6 +289,8 @@ mod tests {
         assert_eq!(vars["REMOTE_ADDR"], "192.0.2.7");
         assert_eq!(vars["SERVER_ADDR"], "::1");
         assert_eq!(vars["SERVER_PORT"], "8080");
+        assert_eq!(vars["REDIRECT_URL"], "/a \u{e4}");
+        assert_eq!(vars["REDIRECT_QUERY_STRING"], "x=%41");
         assert_eq!(vars["LAMBDA_TASK"], "x");
         let others: Vec<_> = vars.keys().filter(|name| !is_cgi(name)).collect();
         assert_eq!(others, ["LAMBDA_TASK"]);

@@ -361,6 +361,7 @@ fn question(script: PathBuf, spec: &PhpSpec) -> anyhow::Result<Event> {
             name: "/report.php".into(),
             path_info: OsString::new(),
             query: None,
+            rewritten: None,
         },
         origin: Origin {
             client: Some(local.clone()),
@@ -378,7 +379,12 @@ fn question(script: PathBuf, spec: &PhpSpec) -> anyhow::Result<Event> {
 }
 
 impl Engine for ExternalEngine {
-    fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
+    fn handle(&self, mut event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
+        // php-fpm and php-cgi take REDIRECT_URL as a sign of Apache's mod_fastcgi. They would run
+        // PATH_TRANSLATED and remove PATH_INFO (init_request_info in fpm_main.c).
+        if [ProgramKind::Fpm, ProgramKind::Cgi].contains(&self.0.spec.way) {
+            event.script.rewritten = None;
+        }
         if matches!(event.request.body(), Body::Streamed { .. }) {
             let why = "the engine takes no body that is still arriving";
             return Box::pin(std::future::ready(Err(Failure::TooLarge(why))));

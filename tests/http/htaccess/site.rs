@@ -53,6 +53,9 @@ const PHP: &str = r#"<?php
 echo "RUN ", $_SERVER["SCRIPT_NAME"];
 echo " info=", $_SERVER["PATH_INFO"] ?? "";
 echo " query=", $_SERVER["QUERY_STRING"];
+foreach (["REDIRECT_URL", "REDIRECT_QUERY_STRING"] as $name) {
+    echo isset($_SERVER[$name]) ? " $name=$_SERVER[$name]" : "";
+}
 "#;
 
 impl Site {

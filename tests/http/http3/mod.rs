@@ -123,6 +123,23 @@ fn tls_responses_offer_http_3_only_if_it_is_on() {
 }
 
 #[test]
+fn rule_can_remove_the_headers_of_tls() {
+    let dir = site();
+    let rules = "[tls]\nhsts = 'max-age=300'\n[[route]]\nprefix = '/static.txt'\n\
+        headers = { Alt-Svc = '', Strict-Transport-Security = '' }\n";
+    std::fs::write(dir.path().join("surus.toml"), rules).unwrap();
+    let secure = serve_h3(dir.path(), &[]);
+    for (path, are_there) in [("/index.php", true), ("/static.txt", false)] {
+        let get = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let answer = secure.connect().ask(&get).unwrap();
+        assert_eq!(answer.status, 200, "{path}");
+        for name in ["alt-svc", "strict-transport-security"] {
+            assert_eq!(answer.header(name).is_some(), are_there, "{path}: {name}");
+        }
+    }
+}
+
+#[test]
 fn http_3_without_tls_or_with_the_proxy_protocol_stops_the_start() {
     let dir = site();
     let h3 = ("SURUS_HTTP_H3", "true");

@@ -58,6 +58,7 @@ pub fn server(event: HttpEvent) -> BTreeMap<String, String> {
             name: "/index.php".into(),
             path_info: "".into(),
             query: None,
+            rewritten: None,
         },
         origin: event.origin,
         variables: Vec::new(),

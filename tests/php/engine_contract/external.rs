@@ -5,10 +5,11 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use surus::engines::external::FpmAddress;
-use surus::event::Failure;
+use surus::event::{Failure, RewrittenUrl};
 use surus::units::Time;
 
 use super::selection::on_engine;
@@ -65,6 +66,30 @@ fn running_php_fpm_is_used() {
         kill(fpm.id(), "TERM");
         fpm.wait().unwrap();
     });
+}
+
+#[test]
+fn rewritten_url_changes_neither_script_nor_path_info() {
+    let engines = [
+        ("fpm", ""),
+        ("cgi", ""),
+        ("cli", "/shop a"),
+        ("builtin", "/shop a"),
+        ("classic", "/shop a"),
+    ];
+    for (name, url) in engines {
+        on_engine(name, |engine| async move {
+            let code = "echo $_SERVER['PATH_INFO'], ' ', $_SERVER['REDIRECT_URL'] ?? '';";
+            let mut ask = engine.php(code);
+            ask.script.path_info = "/a".into();
+            ask.script.rewritten = Some(Arc::new(RewrittenUrl {
+                path: "/shop a".into(),
+                query: None,
+            }));
+            let answer = engine.answer(ask).await.unwrap();
+            assert_eq!(answer.text(), format!("/a {url}"), "{name}");
+        });
+    }
 }
 
 #[test]

@@ -200,6 +200,7 @@ impl Subject {
                 name: name.into(),
                 path_info: std::ffi::OsString::new(),
                 query: None,
+                rewritten: None,
             },
             timeout: Duration::from_secs(120),
             idle_timeout: true,

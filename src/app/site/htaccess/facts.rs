@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method, Version};
 
 use super::cost::{Pace, Steps};
-use crate::event::Origin;
+use crate::event::{Origin, split_port};
 
 /// The properties of a request that rules can read.
 pub struct Facts<'a> {
@@ -295,8 +295,8 @@ impl Variable {
             Variable::ServerName => server_name(&facts.header("host")).into(),
             Variable::ServerAddress => address(facts.server()).into(),
             Variable::ServerPort => (facts.origin)()
-                .server
-                .map_or(String::new(), |server| server.port_text().to_owned())
+                .server_port(&facts.header("host"))
+                .into_owned()
                 .into(),
             Variable::Protocol => protocol(facts.version).into(),
             Variable::RequestLine => format!(
@@ -321,10 +321,7 @@ impl Variable {
 
 /// A `Host` header as Apache normalizes it: lower case, without port and trailing dot.
 fn server_name(host: &str) -> String {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => name,
-        _ => host,
-    };
+    let (name, _) = split_port(host);
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 

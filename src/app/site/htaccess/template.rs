@@ -290,6 +290,7 @@ mod tests {
         );
         assert_eq!(expanded("%{THE_REQUEST}"), "GET /a?b HTTP/1.1");
         assert_eq!(expanded("%{HTTPS}|%{ENV:X}|%{NO_SUCH}"), "on||");
+        assert_eq!(expanded("%{SERVER_PORT}"), "443");
         for unknown in ["%{LA-U:REMOTE_USER}", "${map:$1}", "%{TIME_HOUR}", "%{x"] {
             assert!(Template::parse(unknown).is_err(), "{unknown}");
         }

@@ -253,6 +253,17 @@ impl Service {
                 if let Some(hosted) = hosted {
                     response = hosted.apply_error_page(view, response);
                 }
+                let is_encrypted = connection.encryption.get().is_some();
+                if is_encrypted {
+                    if let Some(hosted) = hosted {
+                        hosted.require_tls(response.headers_mut());
+                    }
+                    if version <= Version::HTTP_2 {
+                        self.https
+                            .offer_http_3(server.as_ref(), response.headers_mut());
+                    }
+                }
+                // After all others, because a rule can remove any header.
                 headers.apply(response.headers_mut());
                 let status = response.status();
                 let (response, taken) = response_memory::headers(response);
@@ -268,16 +279,6 @@ impl Service {
                 // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
                 // chunks.
                 is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
-                let is_encrypted = connection.encryption.get().is_some();
-                if is_encrypted {
-                    if let Some(hosted) = hosted {
-                        hosted.require_tls(response.headers_mut());
-                    }
-                    if version <= Version::HTTP_2 {
-                        self.https
-                            .offer_http_3(server.as_ref(), response.headers_mut());
-                    }
-                }
                 // The kernel does not encrypt.
                 if version <= Version::HTTP_11
                     && !is_encrypted

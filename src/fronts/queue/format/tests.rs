@@ -66,6 +66,7 @@ fn program(engine: Arc<Answering>) -> JobProgram {
         name: "/events.php".into(),
         path_info: OsString::new(),
         query: None,
+        rewritten: None,
     };
     JobProgram::Php(Arc::new(Runner::new(engine, script)))
 }
