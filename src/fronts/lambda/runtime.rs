@@ -107,8 +107,6 @@ async fn serve(
     };
     let mut api = RuntimeApi::new(connection.another(), environment.directory.clone());
     let mut boot = pin!(boot);
-    // An extension must register before the start-up is over.
-    let begun = async { tokio::join!(register, &mut boot).1 };
     let left = settings
         .init_timeout
         .0
@@ -117,7 +115,9 @@ async fn serve(
         Initialization::OnDemand => left.unwrap_or_default(),
         _ => Duration::MAX,
     };
-    let (first, function) = match tokio::time::timeout(limit, begun).await {
+    // An extension must register before the start-up is over, however late it is.
+    let (_, begun) = tokio::join!(register, tokio::time::timeout(limit, &mut boot));
+    let (first, function) = match begun {
         Ok(Ok(function)) => (None, function),
         Ok(Err(error)) => {
             api.fail_init(&FunctionError::new(error::INIT, format!("{error:#}")))

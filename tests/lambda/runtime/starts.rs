@@ -57,7 +57,7 @@ fn failed_start_reports_phps_message() {
 
 #[test]
 fn long_start_continues_after_the_first_event_is_fetched() {
-    let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "200ms")];
+    let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "1ms")];
     let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
     // It asks before it has booted.
     function.api.until_waiting(1);
