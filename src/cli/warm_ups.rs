@@ -30,7 +30,11 @@ pub fn requests(
     // First, because the last one must not fail: the runner then cleans up.
     if let Some(front) = site.front_controller() {
         for url in learned {
-            let mut event = event(url, front.clone())?;
+            // PHP's report has the numbers of all learned pages, so none may be missing here.
+            let mut event = match get_learned(url, site) {
+                Some(event) => event,
+                None => event(url, front.clone())?,
+            };
             let auto = ("SURUS_WARMUP_AUTO".into(), "learned".into());
             event.variables.push(auto);
             events.push(event);
@@ -183,6 +187,12 @@ mod tests {
         let rewritten = learned.script.rewritten.as_ref().unwrap();
         assert_eq!(rewritten.path, "/page");
         assert!(get_learned("/other", &site).is_none());
+        let pages = ["/other".to_owned(), "/page".to_owned()];
+        let warm_ups = requests(&pages, &Warmup::off(), false, &site).unwrap();
+        assert_eq!(warm_ups.len(), 2);
+        assert_eq!(warm_ups[0].request.uri(), "/other");
+        assert_eq!(warm_ups[0].script.rewritten, None);
+        assert_eq!(warm_ups[1].script, learned.script);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Requests that are remembered, and for how long.
@@ -34,8 +34,21 @@ pub struct Slow {
     pub engine: &'static str,
     pub took: Duration,
     pub ended: Instant,
-    /// PHP's, if it was known when the request ended.
-    pub backtrace: Option<String>,
+    pub backtrace: Backtrace,
+}
+
+/// PHP's backtrace of a request. That of a stopped request comes after the request's end.
+#[derive(Debug, Clone, Default)]
+pub struct Backtrace(Arc<Mutex<Option<String>>>);
+
+impl Backtrace {
+    /// The last one that PHP has logged.
+    pub fn get(&self) -> Option<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
 }
 
 /// The slowest requests.
@@ -72,8 +85,7 @@ impl Slowest {
             slow.target.truncate(end);
             slow.target.push('…');
         }
-        // The backtraces of others may replace it.
-        slow.backtrace = backtrace(slow.request_id);
+        slow.backtrace = remember(slow.request_id);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let now = slow.ended;
         all.retain(|slow| now.saturating_duration_since(slow.ended) < FOR);
@@ -106,7 +118,8 @@ impl Slowest {
     }
 }
 
-static STACKS: Mutex<VecDeque<(u64, String)>> = Mutex::new(VecDeque::new());
+/// Those of the requests that have had one last, or are among the slowest.
+static STACKS: Mutex<VecDeque<(u64, Backtrace)>> = Mutex::new(VecDeque::new());
 
 /// Remembers the backtrace in a message of PHP, if it is one.
 pub fn note_message(text: &str, request_id: Option<u64>) {
@@ -118,18 +131,29 @@ pub fn note_message(text: &str, request_id: Option<u64>) {
     while !stack.is_char_boundary(end) {
         end -= 1;
     }
+    let noted = remember(request_id).0;
+    *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(stack[..end].to_owned());
+}
+
+/// The backtrace of a request that is slow or was stopped, with what is still to come.
+fn remember(request_id: u64) -> Backtrace {
     let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, stack)) = stacks.iter().rfind(|(id, _)| *id == request_id) {
+        return stack.clone();
+    }
     if stacks.len() == BACKTRACES {
         stacks.pop_front();
     }
-    stacks.push_back((request_id, stack[..end].to_owned()));
+    let stack = Backtrace::default();
+    stacks.push_back((request_id, stack.clone()));
+    stack
 }
 
 /// The last backtrace of a request that was slow or stopped.
 pub fn backtrace(request_id: u64) -> Option<String> {
     let stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
     let found = stacks.iter().rfind(|(id, _)| *id == request_id);
-    found.map(|(_, stack)| stack.clone())
+    found.and_then(|(_, stack)| stack.get())
 }
 
 #[cfg(test)]
@@ -146,7 +170,7 @@ mod tests {
             engine: "classic",
             took: Duration::from_millis(millis),
             ended,
-            backtrace: None,
+            backtrace: Backtrace::default(),
         }
     }
 
@@ -207,6 +231,19 @@ mod tests {
             note_message(&format!("{SLOW}#0 {{main}}"), Some(other));
         }
         let kept = slowest.list(Instant::now()).remove(0);
-        assert_eq!(kept.backtrace.unwrap(), "at a.php:3\n#0 {main}");
+        assert_eq!(kept.backtrace.get().unwrap(), "at a.php:3\n#0 {main}");
+
+        // It was stopped, and PHP says so after the end of the request.
+        let stopped = id - 1;
+        slowest.add(slow(stopped, 20, Instant::now()));
+        for other in 0..2 * BACKTRACES as u64 {
+            if other == 1 {
+                note_message(&format!("{STOPPED}#0 b.php(4): sleep()"), Some(stopped));
+            }
+            note_message(&format!("{SLOW}#0 {{main}}"), Some(other));
+        }
+        assert_eq!(backtrace(stopped), None);
+        let kept = slowest.list(Instant::now()).remove(0);
+        assert_eq!(kept.backtrace.get().unwrap(), "#0 b.php(4): sleep()");
     }
 }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::latencies::Counts;
 use super::metrics::Metrics;
-use super::slowest;
 use super::status::{
     CertificateStatus, DomainStatus, EngineStatus, ExitCount, OutcomeCount, ScalingStatus,
     SiteStatus, WorkerState, WorkerStatus,
@@ -63,7 +62,7 @@ pub struct PoolSnapshot {
     pub generation: u64,
     /// Requests that wait for a worker.
     pub queued: usize,
-    /// How many workers there are in each state.
+    /// How many workers there are in each state, listed or not.
     pub states: BTreeMap<WorkerState, usize>,
     /// Bytes of all workers.
     pub memory: u64,
@@ -219,8 +218,7 @@ fn slow_requests(metrics: &Metrics, now: Instant) -> Vec<SlowRequest> {
     let all = metrics.slowest.list(now);
     let slow = all.into_iter().map(|slow| SlowRequest {
         id: slow.request_id,
-        // That of a stopped request may come after its end.
-        backtrace: slowest::backtrace(slow.request_id).or(slow.backtrace),
+        backtrace: slow.backtrace.get(),
         method: slow.method,
         target: slow.target,
         status: slow.status,

@@ -1,5 +1,7 @@
 //! Opens pages of Surus itself in a browser: the dashboard, and one that `--watch` loads again.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
@@ -43,6 +45,93 @@ fn dashboard_shows_live_workers_and_fits_on_a_phone() {
         assert_eq!(wide, json!([]), "{width} px: wider than the window");
         browser.picture(&format!("dashboard-{width}"));
     }
+    let errors = browser.errors();
+    assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
+}
+
+#[test]
+fn dashboard_shows_why_the_server_rejects_it_until_another_one_closes() {
+    let site = Site::new().write("index.php", "<?php echo 'hello';");
+    let admin = free_address();
+    let env = [
+        ("SURUS_ADMIN_LISTEN", admin.as_str()),
+        ("SURUS_ENGINE_WORKERS", "1"),
+    ];
+    let _surus = site.serve(&env);
+    let reader = || {
+        let mut stream = TcpStream::connect(&admin).unwrap();
+        write!(stream, "GET /-/events HTTP/1.1\r\nHost: {admin}\r\n\r\n").unwrap();
+        let mut status = [0; 15];
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200 OK");
+        stream
+    };
+    let readers: Vec<_> = (0..16).map(|_| reader()).collect();
+    let browser = Browser::open();
+    browser.go(&format!("http://{admin}/-/dashboard"));
+    browser.sees("#state", "16 dashboards are open already; close one");
+    drop(readers);
+    browser.sees("#state", "live");
+    let errors = browser.errors();
+    let is_expected = |error: &String| error.contains("503");
+    assert!(errors.iter().all(is_expected), "{errors:#?}");
+}
+
+/// Shows snapshots of one worker with a slow request, and returns the parts that the page keeps. No
+/// event of the server comes in between.
+const UPDATES: &str = r"
+    const snapshot = (served, ms) => ({
+        version: '', time: 0, connections: 0, requests_per_second: 1, latency: null,
+        pools: [{ engine: 'classic', php: '', generation: 1, queued: 0, memory: 0,
+            states: { busy: 1, idle: 56 },
+            workers: [{ pid: 7, state: 'busy', for_ms: ms, served, memory: 0,
+                request: 'GET /\u202ea', backtrace: 'at a.php:3 '.repeat(500) }] }],
+        outcomes: [], exits: [], buffers: [], certificates: [], domains: [], sites: [],
+        slowest: [] });
+    const find = css => document.querySelector(`#workers ${css}`);
+    const scrolled = () => find('pre').scrollLeft + find('').scrollLeft;
+    const age = () => find('tbody td:nth-child(3)').textContent;
+    getSelection().removeAllRanges();
+    show(snapshot(1, 1000));
+    const seen = { rows: find('summary').textContent,
+        more: document.querySelector('#unlisted').textContent };
+    find('details').open = true;
+    find('pre').scrollLeft = 50;
+    find('').scrollLeft = 50;
+    const [table, before] = [find('table'), scrolled()];
+    show(snapshot(1, 1000));
+    seen.same = [find('table') === table, before > 0];
+    show(snapshot(1, 2000));
+    seen.older = [age(), find('details').open, scrolled() === before];
+    getSelection().selectAllChildren(find('pre'));
+    show(snapshot(1, 3000));
+    seen.selected = [age(), getSelection().toString().startsWith('at a.php:3')];
+    getSelection().removeAllRanges();
+    show(snapshot(2, 4000));
+    seen.next = [age(), find('details').open];
+    return seen;";
+
+#[test]
+fn dashboard_keeps_the_open_backtrace_of_a_request_its_scroll_and_selection() {
+    let site = Site::new().write("index.php", "<?php echo 'hello';");
+    let admin = free_address();
+    let env = [
+        ("SURUS_ADMIN_LISTEN", admin.as_str()),
+        ("SURUS_ENGINE_WORKERS", "1"),
+    ];
+    let _surus = site.serve(&env);
+    let browser = Browser::open();
+    browser.go(&format!("http://{admin}/-/dashboard"));
+    browser.sees("#state", "live");
+    let expected = json!({
+        "rows": "GET /\\u202ea",
+        "more": "and 56 more",
+        "same": [true, true],
+        "older": ["2.0 s", true, true],
+        "selected": ["2.0 s", true],
+        "next": ["4.0 s", false],
+    });
+    assert_eq!(browser.script(UPDATES), expected);
     let errors = browser.errors();
     assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
 }

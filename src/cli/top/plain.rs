@@ -35,6 +35,10 @@ pub fn text(now: &Snapshot) -> String {
             );
             text.push_str(&indented(worker));
         }
+        let more = unlisted(pool);
+        if more > 0 {
+            let _ = writeln!(text, "          and {more} more");
+        }
     }
     let mut section = |title: &str, lines: Vec<String>| {
         if !lines.is_empty() {
@@ -56,6 +60,12 @@ fn row(cells: [&str; 6]) -> String {
     let [pid, state, lasts, served, memory, request] = cells;
     let row = format!("{pid:>8}  {state:<10}{lasts:>9}{served:>10}{memory:>10}  {request}");
     row.trim_end().to_owned()
+}
+
+/// How many workers of a pool the snapshot leaves out.
+pub fn unlisted(pool: &PoolSnapshot) -> usize {
+    let all: usize = pool.states.values().sum();
+    all.saturating_sub(pool.workers.len())
 }
 
 pub fn heading(pool: &PoolSnapshot) -> String {
@@ -362,7 +372,15 @@ pub mod tests {
         ] {
             assert!(text.contains(part), "{part:?} is not in:\n{text}");
         }
-        assert!(!text.contains("2xx"), "{text}");
+        assert!(!text.contains("2xx") && !text.contains("  and "), "{text}");
+    }
+
+    #[test]
+    fn workers_that_are_not_listed_are_counted() {
+        let mut now = snapshot();
+        now.pools[0].states.insert(WorkerState::Idle, 57);
+        let text = text(&now);
+        assert!(text.contains("12.0M\n          and 56 more\n"), "{text}");
     }
 
     #[test]

@@ -151,9 +151,12 @@ impl View {
             "REQUEST",
         ];
         let header = Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD));
-        let title = match self.above {
-            0 => "workers".to_owned(),
-            above => format!("workers ({above} above)"),
+        let unlisted: usize = now.pools.iter().map(plain::unlisted).sum();
+        let title = match (self.above, unlisted) {
+            (0, 0) => "workers".to_owned(),
+            (above, 0) => format!("workers ({above} above)"),
+            (0, more) => format!("workers ({more} more are not listed)"),
+            (above, more) => format!("workers ({above} above, {more} more are not listed)"),
         };
         let table = Table::new(rows, widths).header(header).block(block(title));
         frame.render_widget(table, area);
@@ -398,6 +401,18 @@ mod tests {
         assert_eq!(begin(pool_lines(&now, 2)), ["blog/rewind", "and 2 more"]);
         let single = pool_lines(&now, 0);
         assert!(single.len() == 1 && single[0].ends_with("(and 2 more)"));
+    }
+
+    #[test]
+    fn workers_that_are_not_listed_are_counted() {
+        let mut view = View::default();
+        view.add(snapshot());
+        let screen = drawn(&mut view, 80, 24);
+        assert!(!screen.contains("not listed"), "{screen}");
+        // Each of the three pools has two and lists one.
+        view.add(sites());
+        let screen = drawn(&mut view, 80, 24);
+        assert!(screen.contains("(3 more are not listed)"), "{screen}");
     }
 
     #[test]

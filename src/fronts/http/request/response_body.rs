@@ -21,7 +21,7 @@ use crate::budget::{MEMORY, Reservation};
 use crate::event::{Failure, Response, ResponseBody};
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::timeouts::WriteStall;
-use crate::observe::slowest::Slow;
+use crate::observe::slowest::{Backtrace, Slow};
 use crate::observe::traces::Trace;
 
 /// A response body that ends its request when dropped.
@@ -220,7 +220,7 @@ impl RequestGuard {
             engine: self.engine,
             took,
             ended,
-            backtrace: None,
+            backtrace: Backtrace::default(),
         });
     }
 
