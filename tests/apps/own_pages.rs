@@ -10,6 +10,7 @@ use serde_json::json;
 use super::browser::Browser;
 use super::client::Client;
 use super::site::Site;
+use crate::common::Surus;
 use crate::common::certificates::Authority;
 use crate::common::ports::free_address;
 use crate::common::user::User;
@@ -22,17 +23,28 @@ const TOO_WIDE: &str = "
     if (document.documentElement.scrollWidth > WIDTH) over.push(document.documentElement);
     return over.slice(0, 5).map(it => `${it.tagName} ${it.id}`);";
 
-#[test]
-fn dashboard_shows_live_workers_and_fits_on_a_phone() {
+/// Serves one page of an application. The text is the address of the admin listener.
+fn hello(workers: &str) -> (Site, Surus, String) {
     let site = Site::new().write("index.php", "<?php echo 'hello';");
     let admin = free_address();
     let env = [
         ("SURUS_ADMIN_LISTEN", admin.as_str()),
-        ("SURUS_ENGINE_WORKERS", "2"),
+        ("SURUS_ENGINE_WORKERS", workers),
     ];
     let surus = site.serve(&env);
+    (site, surus, admin)
+}
+
+fn dashboard(admin: &str) -> Browser {
     let browser = Browser::open();
     browser.go(&format!("http://{admin}/-/dashboard"));
+    browser
+}
+
+#[test]
+fn dashboard_shows_live_workers_and_fits_on_a_phone() {
+    let (_site, surus, admin) = hello("2");
+    let browser = dashboard(&admin);
     browser.sees("#state", "live");
     Client::new(&surus.url).get("/?a=%3Cb%3E").ok();
     for width in [1280, 400] {
@@ -51,13 +63,7 @@ fn dashboard_shows_live_workers_and_fits_on_a_phone() {
 
 #[test]
 fn dashboard_shows_why_the_server_rejects_it_until_another_one_closes() {
-    let site = Site::new().write("index.php", "<?php echo 'hello';");
-    let admin = free_address();
-    let env = [
-        ("SURUS_ADMIN_LISTEN", admin.as_str()),
-        ("SURUS_ENGINE_WORKERS", "1"),
-    ];
-    let _surus = site.serve(&env);
+    let (_site, _surus, admin) = hello("1");
     let reader = || {
         let mut stream = TcpStream::connect(&admin).unwrap();
         write!(stream, "GET /-/events HTTP/1.1\r\nHost: {admin}\r\n\r\n").unwrap();
@@ -67,8 +73,7 @@ fn dashboard_shows_why_the_server_rejects_it_until_another_one_closes() {
         stream
     };
     let readers: Vec<_> = (0..16).map(|_| reader()).collect();
-    let browser = Browser::open();
-    browser.go(&format!("http://{admin}/-/dashboard"));
+    let browser = dashboard(&admin);
     browser.sees("#state", "16 dashboards are open already; close one");
     drop(readers);
     browser.sees("#state", "live");
@@ -113,15 +118,8 @@ const UPDATES: &str = r"
 
 #[test]
 fn dashboard_keeps_the_open_backtrace_of_a_request_its_scroll_and_selection() {
-    let site = Site::new().write("index.php", "<?php echo 'hello';");
-    let admin = free_address();
-    let env = [
-        ("SURUS_ADMIN_LISTEN", admin.as_str()),
-        ("SURUS_ENGINE_WORKERS", "1"),
-    ];
-    let _surus = site.serve(&env);
-    let browser = Browser::open();
-    browser.go(&format!("http://{admin}/-/dashboard"));
+    let (_site, _surus, admin) = hello("1");
+    let browser = dashboard(&admin);
     browser.sees("#state", "live");
     let expected = json!({
         "rows": "GET /\\u202ea",
@@ -149,8 +147,7 @@ fn dashboard_names_a_site_that_is_not_served() {
         ("SURUS_ENGINE_WORKERS", "1"),
     ];
     let _surus = site.serve(&env);
-    let browser = Browser::open();
-    browser.go(&format!("http://{admin}/-/dashboard"));
+    let browser = dashboard(&admin);
     browser.sees("#sites tbody", "gone.example");
     browser.emulate(400, "dark");
     browser.sees("#sites tbody", "gone.example");
@@ -184,8 +181,7 @@ fn dashboard_warns_of_a_certificate_in_the_last_part_of_its_lifetime() {
     ];
     let site = Site::new().write("index.php", "<?php echo 'hello';");
     let _surus = site.serve(&env);
-    let browser = Browser::open();
-    browser.go(&format!("http://{admin}/-/dashboard"));
+    let browser = dashboard(&admin);
     browser.sees("#certificates tbody", "late.example");
     let classes = browser.script(
         "return [...document.querySelectorAll('#certificates td span')].map(it => it.className);",

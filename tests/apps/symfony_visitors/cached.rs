@@ -5,7 +5,7 @@ use super::super::client::Client;
 use super::super::site::{BOOTING, Site, framework};
 use super::{WITHOUT_RUNTIME, without_libraries};
 
-/// Both pages say who has asked for them.
+/// Two pages that return the header `X-Visitor` of their request.
 const PAGES: &str = r"<?php
 
 namespace App\Controller;

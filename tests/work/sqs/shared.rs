@@ -27,7 +27,7 @@ fn each_queue_retries_its_own_dead_letters() {
         let list = run(&["work", "failed"]);
         list.matches("try 1 of 1 failed").count() == 2
     });
-    // A message whose queue nobody knows.
+    // A dead letter that does not name the queue it comes from.
     let body = json!({ "n": 3 }).to_string();
     let asked = json!({ "QueueUrl": site.queue.dead_url(), "MessageBody": body });
     let sent = site.queue.call("SendMessage", asked);
