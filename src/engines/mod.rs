@@ -63,8 +63,9 @@ pub struct Settings {
     /// On `roadrunner`: whether workers get the bodies of forms as they arrive. They then parse
     /// fields and files themselves.
     pub roadrunner_raw_body: bool,
-    /// On `roadrunner`: extensions of uploaded files that workers do not get. RoadRunner forbade
-    /// some by default up to 2024.2 (`config/uploads.go` of its http plugin).
+    /// On `roadrunner`: extensions of uploaded files that arrive without content, with or without
+    /// the dot. RoadRunner forbade some by default up to 2024.2 (`config/uploads.go` of its http
+    /// plugin).
     pub roadrunner_uploads_forbid: Vec<String>,
     /// On `roadrunner`: the only extensions of uploaded files that workers get; by default all.
     pub roadrunner_uploads_allow: Vec<String>,

@@ -13,8 +13,8 @@ const FOR: Duration = Duration::from_secs(600);
 /// Characters of a request target.
 const MAX_TARGET: usize = 300;
 
-/// Backtraces that are remembered, and bytes of each.
-const BACKTRACES: usize = 32;
+/// Backtraces that are remembered or awaited, and bytes of each.
+const BACKTRACES: usize = 32 + KEPT;
 const MAX_BACKTRACE: usize = 8 << 10;
 
 /// What PHP's log has of a request that was stopped at its deadline
@@ -118,7 +118,8 @@ impl Slowest {
     }
 }
 
-/// Those of the requests that have had one last, or are among the slowest.
+/// The backtraces of the requests that last logged one or last became one of the slowest, oldest
+/// first.
 static STACKS: Mutex<VecDeque<(u64, Backtrace)>> = Mutex::new(VecDeque::new());
 
 /// Remembers the backtrace in a message of PHP, if it is one.
@@ -135,12 +136,14 @@ pub fn note_message(text: &str, request_id: Option<u64>) {
     *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(stack[..end].to_owned());
 }
 
-/// The backtrace of a request that is slow or was stopped, with what is still to come.
+/// Returns the backtrace of a request, which is empty until PHP logs one. Adds it to `STACKS`.
 fn remember(request_id: u64) -> Backtrace {
     let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, stack)) = stacks.iter().rfind(|(id, _)| *id == request_id) {
         return stack.clone();
     }
+    // Requests that are no longer among the slowest await none.
+    stacks.retain(|(_, stack)| Arc::strong_count(&stack.0) > 1 || stack.get().is_some());
     if stacks.len() == BACKTRACES {
         stacks.pop_front();
     }

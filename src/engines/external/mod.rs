@@ -387,7 +387,7 @@ impl Engine for ExternalEngine {
         }
         if matches!(event.request.body(), Body::Streamed { .. }) {
             let why = "the engine takes no body that is still arriving";
-            return Box::pin(std::future::ready(Err(Failure::TooLarge(why))));
+            return Box::pin(std::future::ready(Err(Failure::BodyTooLarge(why))));
         }
         Box::pin(self.0.handle(event))
     }

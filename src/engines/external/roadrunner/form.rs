@@ -54,9 +54,10 @@ pub struct AcceptedUploads {
 
 impl AcceptedUploads {
     fn has(&self, file_name: &str) -> bool {
-        let extension = file_name.rfind('.').map_or("", |dot| &file_name[dot..]);
+        let extension = file_name.rsplit_once('.').map_or("", |(_, it)| it);
         let extension = extension.to_lowercase();
-        let is_in = |list: &[String]| list.iter().any(|own| own.to_lowercase() == extension);
+        let is_it = |own: &String| own.trim_start_matches('.').to_lowercase() == extension;
+        let is_in = |list: &[String]| list.iter().any(is_it);
         !is_in(&self.forbidden) && (self.allowed.is_empty() || is_in(&self.allowed))
     }
 }
@@ -396,6 +397,7 @@ mod tests {
         for (name, forbidden, allowed, error) in [
             ("a.php", ".exe .php", "", 8),
             ("a.PhP", ".php", "", 8),
+            ("a.php", "php", "", 8),
             ("a.php", ".PHP", "", 8),
             ("a.php.png", ".php", "", 0),
             ("php", ".php", "", 0),

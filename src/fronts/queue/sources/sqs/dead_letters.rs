@@ -111,9 +111,8 @@ impl SqsQueue {
         };
         let _one_at_a_time = self.listing.lock().await;
         let (shown, others) = self.look_through(dead_letter_queue, requested.id()).await?;
-        let has_unknown = shown
-            .iter()
-            .any(|letter| self.origin(letter) == LetterOrigin::Unknown);
+        let has_unknown = matches!(requested, Failures::List)
+            && (shown.iter()).any(|letter| self.origin(letter) == LetterOrigin::Unknown);
         let is_only_source = has_unknown && self.is_only_source(dead_letter_queue).await;
         let mut found = Vec::new();
         for letter in &shown {
