@@ -110,6 +110,16 @@ fn failed_warm_up_stops_the_boot() {
 }
 
 #[test]
+fn boot_sleeps_as_long_as_it_asks() {
+    let boot = "$left = sleep(3); surus_serve(function () use ($left) { echo $left; });";
+    for engine in ["rewind", "fork"] {
+        let site = try_booted(engine, boot, &["--workers", "1"], &[])
+            .unwrap_or_else(|log| panic!("{log}"));
+        assert_eq!(site.get("/").body, "0", "{engine}");
+    }
+}
+
+#[test]
 fn kept_boot_time_is_reported() {
     let boot = "define('NOW', $_SERVER['REQUEST_TIME']);
         class Clock { public static $now, $other = 5; private static $began; static function set() {
@@ -289,7 +299,7 @@ fn pipe_left_open_by_the_boot_is_rejected_by_name() {
                 &[("SURUS_PHP_FFI__ENABLE", "true")],
             );
             assert!(
-                log.contains(left) && log.contains("close it before surus_serve()"),
+                log.contains(left) && log.contains("close it before the boot ends"),
                 "{engine}: {boot}\n{log}"
             );
         }

@@ -29,6 +29,9 @@ impl GenerationState {
         // It starts no worker before it knows how many.
         self.scaled.notify_one();
         loop {
+            // A message raises SIGIO in a process that boots the application, which would end its
+            // sleep() early. So all but the end wait; none is lost.
+            let is_ready = self.report.get().is_some();
             let message = tokio::select! {
                 message = master::listen(&control) => message,
                 () = self.drain.notified() => {
@@ -36,22 +39,22 @@ impl GenerationState {
                     let _ = control.send_with(b"drain", &[]).await;
                     continue;
                 }
-                () = self.restart_workers.notified() => {
+                () = self.restart_workers.notified(), if is_ready => {
                     let _ = control.send_with(b"restart", &[]).await;
                     continue;
                 }
-                () = self.scaled.notified() => {
+                () = self.scaled.notified(), if is_ready => {
                     let target = format!("scale {}", self.target());
                     let _ = control.send_with(target.as_bytes(), &[]).await;
                     // Later: it would replace a worker that exits before it knows the number.
                     self.release_workers();
                     continue;
                 }
-                () = self.revalidation.due.notified() => {
+                () = self.revalidation.due.notified(), if is_ready => {
                     let _ = control.send_with(b"check", &[]).await;
                     continue;
                 }
-                () = self.opcache_due.notified() => {
+                () = self.opcache_due.notified(), if is_ready => {
                     let _ = control.send_with(b"opcache", &[]).await;
                     continue;
                 }
