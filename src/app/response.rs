@@ -44,6 +44,11 @@ pub static FATAL: HeaderName = HeaderName::from_static("surus-fatal");
 #[derive(Debug, Clone)]
 pub struct OwnText;
 
+/// Marks a page of Surus in a response's extensions. Its Content-Security-Policy forbids scripts,
+/// and may be extended for those of Surus.
+#[derive(Debug, Clone)]
+pub struct OwnPage;
+
 /// A short text for people. The log has the details.
 pub fn plain(status: StatusCode, why: &str) -> Response {
     let reason = status.canonical_reason().unwrap_or("Error");

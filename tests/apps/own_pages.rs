@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::browser::Browser;
 use super::client::Client;
@@ -191,11 +192,17 @@ fn dashboard_warns_of_a_certificate_in_the_last_part_of_its_lifetime() {
     assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
 }
 
+/// A directory that a user without privileges can serve.
+fn readable_directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open).unwrap();
+    directory
+}
+
 #[test]
 fn watched_page_is_loaded_again_when_a_file_changes_and_says_if_the_boot_fails() {
-    let project = tempfile::tempdir().unwrap();
-    let open = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(project.path(), open).unwrap();
+    let project = readable_directory();
     let boot = "<?php
         $said = require __DIR__.'/said.php';
         surus_serve(function () use ($said) {
@@ -231,4 +238,18 @@ fn watched_page_is_loaded_again_when_a_file_changes_and_says_if_the_boot_fails()
     browser.sees("p", "two");
     user.put("said.php", "<?php return 'three';");
     browser.sees("p", "three");
+}
+
+#[test]
+fn page_of_an_error_is_loaded_again_when_it_is_corrected() {
+    let project = readable_directory();
+    std::fs::write(project.path().join("index.php"), "<p>one</p><?php echo (;").unwrap();
+    let user = User::new(project);
+    let surus = user.watch(&[]);
+    let browser = Browser::open();
+    browser.go(&surus.url);
+    browser.sees("h1", "Parse error");
+    user.put("index.php", "<p>two</p>");
+    browser.sees("p", "two");
+    assert!(!surus.log().contains("Content-Security-Policy"));
 }

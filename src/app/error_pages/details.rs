@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Limited};
 use percent_encoding::percent_decode_str;
 use surus_sys::regular_file;
 
-use crate::app::response::FATAL;
+use crate::app::response::{FATAL, OwnPage};
 use crate::event::{Response, ResponseBody};
 
 /// Bytes of PHP's output that are kept.
@@ -98,6 +98,7 @@ pub async fn show(response: Response, reads_source: bool) -> Response {
     let page = page(&fatal, &source, &output);
     parts.status = StatusCode::INTERNAL_SERVER_ERROR;
     let mut response = super::replace(Response::from_parts(parts, ResponseBody::empty()), page);
+    response.extensions_mut().insert(OwnPage);
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(

@@ -17,7 +17,7 @@ use http_body_util::StreamBody;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tracing::info;
 
-use crate::app::response::plain;
+use crate::app::response::{OwnPage, plain};
 use crate::app::static_files::FileRange;
 use crate::event::{Failure, Response, ResponseBody};
 
@@ -29,6 +29,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const EVENTS: &str = "/-/watch";
 const SCRIPT: &str = "/-/watch.js";
+
+/// Extends the policy of a page of Surus for the script.
+const OWN_SOURCES: &str = "; script-src 'self'; connect-src 'self'";
 
 /// What pages must know.
 #[derive(Debug, Clone, Default)]
@@ -119,6 +122,12 @@ impl LiveReload {
     pub fn extend(&self, mut response: Response) -> Response {
         if !is_html(&response) {
             return response;
+        }
+        let is_own = response.extensions_mut().remove::<OwnPage>().is_some();
+        let headers = response.headers_mut();
+        if is_own && let Some(policy) = headers.get_mut(header::CONTENT_SECURITY_POLICY) {
+            let extended = [policy.as_bytes(), OWN_SOURCES.as_bytes()].concat();
+            *policy = HeaderValue::from_bytes(&extended).unwrap_or_else(|_| policy.clone());
         }
         if let Some(why) = forbids(response.headers()) {
             if !self.is_reported.swap(true, Ordering::Relaxed) {

@@ -132,6 +132,20 @@ async fn other_responses_and_pages_whose_policy_forbids_it_stay_as_they_are() {
     assert_eq!(text(live.extend(response)).await, "");
 }
 
+#[tokio::test]
+async fn policy_of_an_own_page_is_extended_for_the_script_only() {
+    let live = LiveReload::default();
+    let policy = "default-src 'none'; style-src 'unsafe-inline'";
+    let mut response = page("<p>".into(), &[("content-security-policy", policy)]);
+    response.extensions_mut().insert(OwnPage);
+    let response = live.extend(response);
+    assert_eq!(
+        response.headers()["content-security-policy"],
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'"
+    );
+    assert!(text(response).await.contains("watch.js"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn listener_receives_versions_failures_and_the_end() {
     let live = LiveReload::default();
