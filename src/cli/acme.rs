@@ -222,12 +222,17 @@ impl Host {
             }
         };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.metrics.acme.set_last(AcmeStatus {
+        let acme = &self.metrics.acme;
+        let status = AcmeStatus {
             domain: name.clone(),
             next: (now.unwrap_or_default() + end.next).as_secs(),
             reason: end.reason.map(|text| printable(&text).into_owned()),
             is_unstored: unstored.is_some(),
-        });
+        };
+        match end.outcome {
+            AttemptOutcome::NotAttempted if unstored.is_none() => acme.set_next(status),
+            _ => acme.set_last(status),
+        }
         match end.outcome {
             AttemptOutcome::NotAttempted => {}
             outcome => {

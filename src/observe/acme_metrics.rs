@@ -76,6 +76,18 @@ impl AcmeMetrics {
         last.insert(status.domain.clone(), status);
     }
 
+    /// Sets when the next attempt is, if none was made. A domain still lacks its certificate for
+    /// the reason of the last one.
+    pub fn set_next(&self, mut status: AcmeStatus) {
+        let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
+        let earlier = last.get(&status.domain).filter(|last| !last.is_unstored);
+        if let (Some(_), Some(earlier)) = (&status.reason, earlier) {
+            let earlier = earlier.reason.clone();
+            status.reason = earlier.or(status.reason);
+        }
+        last.insert(status.domain.clone(), status);
+    }
+
     /// The last attempt of each domain.
     pub fn last(&self) -> Vec<AcmeStatus> {
         let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
@@ -123,6 +135,28 @@ impl AcmeMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reason_of_the_last_attempt_stays_while_none_is_made() {
+        let acme = AcmeMetrics::default();
+        let status = |next, reason: Option<&str>, is_unstored| AcmeStatus {
+            domain: "a.example".into(),
+            next,
+            reason: reason.map(String::from),
+            is_unstored,
+        };
+        let seen = |next, reason| assert_eq!(acme.last(), [status(next, reason, false)]);
+        acme.set_next(status(1, Some("too early"), false));
+        seen(1, Some("too early"));
+        acme.set_last(status(2, Some("no connection"), false));
+        acme.set_next(status(3, Some("too early"), false));
+        seen(3, Some("no connection"));
+        acme.set_next(status(4, None, false));
+        seen(4, None);
+        acme.set_last(status(5, Some("the disk is full"), true));
+        acme.set_next(status(6, Some("too early"), false));
+        seen(6, Some("too early"));
+    }
 
     #[test]
     fn domains_without_a_certificate_a_new_one_or_a_stored_one_are_listed() {

@@ -309,7 +309,7 @@ impl Attempt {
                     next_attempt_in_minutes,
                     "no attempt to get a certificate, because earlier ones have failed"
                 );
-                "earlier attempts have failed"
+                "earlier attempts have failed; the log has the reason"
             }
         };
         let outcome = AttemptOutcome::NotAttempted;
