@@ -7,6 +7,18 @@
     $file = (string) ($_SERVER['SURUS_HANDLER'] ?? getenv('SURUS_HANDLER'));
     $file = realpath($file) ?: $file;
 
+    // As on the command line, relative paths are those of the project.
+    $project = getenv('SURUS_PROJECT');
+    if (false !== $project) {
+        chdir($project);
+    }
+    // These constants exist, too. Standard input is empty on Surus's own engines; in php-cgi it is
+    // the event, in php-fpm a socket. Standard output of php-cgi is the response.
+    $input = function_exists('surus_serve') ? 'php://stdin' : 'php://memory';
+    defined('STDIN') || define('STDIN', fopen($input, 'r'));
+    defined('STDOUT') || define('STDOUT', fopen('php://stderr', 'w'));
+    defined('STDERR') || define('STDERR', fopen('php://stderr', 'w'));
+
     // The application's autoloader, if it has one: the nearest above the handler.
     for ($directory = dirname($file); ; $directory = dirname($directory)) {
         if (is_file("$directory/vendor/autoload.php")) {

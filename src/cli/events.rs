@@ -58,6 +58,10 @@ pub fn pool(
         .to_str()
         .context("the handler's path is not UTF-8")?;
     config.env.insert(HANDLER.to_string(), handler.to_string());
+    let project_dir = project
+        .to_str()
+        .context("the project's path is not UTF-8")?;
+    config.env.insert(PROJECT.into(), project_dir.into());
     Ok(PoolConfig {
         name,
         entry: engine_setup::chosen(project, &config)?,
@@ -89,3 +93,5 @@ fn is_library(script: &Path) -> bool {
 
 /// The variable in which the PHP library finds the handler's file.
 const HANDLER: &str = "SURUS_HANDLER";
+/// The variable in which it finds the project's directory, where events begin.
+const PROJECT: &str = "SURUS_PROJECT";

@@ -74,6 +74,13 @@ namespace App {
 }
 namespace {
     echo "loads\n";
+    // As frameworks do after a fatal error.
+    register_shutdown_function(static function () {
+        if (E_ERROR === (error_get_last()['type'] ?? 0)) {
+            echo '<p>the page of a framework';
+            fastcgi_finish_request();
+        }
+    });
     $clean = static function () {
         while (ob_get_level()) {
             ob_end_clean();

@@ -5,6 +5,7 @@ pub mod api;
 mod app_runtime;
 mod console;
 mod copies;
+mod directory;
 mod events;
 mod faults;
 mod function;

@@ -1,5 +1,6 @@
 //! Laravel's jobs without configuration: pushed by Laravel, decided by Laravel.
 
+mod console;
 mod features;
 mod files;
 mod kills;
@@ -38,7 +39,8 @@ impl Laravel {
                 "Illuminate\\Pipeline",
                 "Illuminate\\Database\\DatabaseServiceProvider::class,\n        \
                  Illuminate\\Redis\\RedisServiceProvider::class,\n        \
-                 Illuminate\\Queue\\QueueServiceProvider::class,\n        Illuminate\\Pipeline",
+                 Illuminate\\Queue\\QueueServiceProvider::class,\n        \
+                 App\\Package::class,\n        Illuminate\\Pipeline",
             )
             .replace(
                 "bootstrap/app.php",
@@ -59,7 +61,7 @@ impl Laravel {
             .write("counted.php", kills::COUNTED)
             .write("artisan", "<?php // only its presence counts here\n");
         let classes = features::CLASSES.into_iter().chain(limits::CLASSES);
-        let classes = classes.chain([kills::CLASS]);
+        let classes = classes.chain([kills::CLASS]).chain(console::CLASSES);
         let site = classes.fold(site, |site, (name, class)| {
             let class = format!("<?php\nnamespace App;\n{class}\n");
             site.write(&format!("app/{name}.php"), &class)
@@ -287,6 +289,20 @@ fn a_job_that_never_ends_begins_twice(timeout: &str) -> bool {
     true
 }
 
+#[test]
+fn job_that_exhausts_its_memory_is_failed_with_the_reason_of_php() {
+    for libraries in [debian(), framework("laravel13")] {
+        let laravel = Laravel::new(&libraries);
+        laravel.push(&["memory"]);
+        let work = laravel.start(&["--workers", "1"]);
+        work.wait_until(|| laravel.table.is_empty());
+        let failed = laravel.table.failed();
+        assert_eq!(failed.len(), 1, "{}", work.log());
+        let reason = "App\\Work: FatalError: Allowed memory size";
+        assert!(failed[0].2.contains(reason), "{failed:?} {}", work.log());
+    }
+}
+
 /// How often a job has begun.
 pub fn runs(notes: &[String], what: &str) -> usize {
     let run = format!("{what}, attempt");
@@ -305,6 +321,25 @@ fn failure_that_laravel_cannot_record_is_recorded_by_surus(kind: Kind) {
         failed[0].2.contains("the job has called fail()"),
         "{failed:?}"
     );
+}
+
+#[test]
+fn job_released_until_a_date_or_for_an_interval_waits_that_long() {
+    for libraries in [debian(), framework("laravel10"), framework("laravel13")] {
+        let laravel = Laravel::new(&libraries);
+        let ways = ["at", "for", "the job at", "the job for"].map(|way| format!("release {way}"));
+        laravel.push(&ways.each_ref().map(String::as_str));
+        let work = laravel.start(&["--workers", "1"]);
+        let is_settled = || laravel.table.rows().iter().all(|row| !row.is_reserved);
+        work.wait_until(|| laravel.notes().len() >= ways.len() && is_settled());
+        let rows = laravel.table.rows();
+        assert_eq!(rows.len(), ways.len(), "{rows:?} {}", work.log());
+        for row in &rows {
+            let due = row.available_at - super::table::now();
+            let waits = row.attempts == 1 && (3500..=3600).contains(&due);
+            assert!(waits, "{due}: {rows:?}");
+        }
+    }
 }
 
 fn released_and_reserved_rows_are_those_of_laravel(kind: Kind) {

@@ -14,6 +14,7 @@ mod database;
 #[path = "../lambda/sqs/elasticmq.rs"]
 #[allow(dead_code)]
 mod elasticmq;
+mod environment;
 #[cfg(feature = "amqp")]
 mod frames;
 #[cfg(feature = "amqp")]

@@ -112,7 +112,7 @@ fn events_of_laravel_run_when_they_are_due() {
         let work = laravel.start(&["--schedule"]);
         work.wait_for_log(|log| log.contains("no queue is served"));
         let has = |note: &str| laravel.notes().iter().any(|it| it == note);
-        let noted = ["called", "before", "executed"];
+        let noted = ["called", "before", "executed", "of a package"];
         work.wait_for_minutes(2, || noted.iter().all(|note| has(note)));
         work.wait_for_log(|log| log.contains("thrown by an event") && log.contains("exit code 9"));
         work.wait_for_log(|log| log.contains("held is skipped: withoutOverlapping()"));
@@ -191,6 +191,8 @@ final class ConsoleKernel extends \Illuminate\Foundation\Console\Kernel
 fn application_is_asked_for_its_events_also_while_all_workers_run_long_ones() {
     let mut laravel = Laravel::new(&debian());
     laravel.set("QUEUE_CONNECTION", "sync");
+    // Without the event of the package.
+    laravel.set("APP_RUNNING_IN_CONSOLE", "false");
     std::fs::write(laravel.site.www().join("app/ConsoleKernel.php"), LONG).unwrap();
     let work = laravel.start(&["--schedule"]);
     let has = |note: &str| laravel.notes().iter().any(|it| it == note);

@@ -3,6 +3,7 @@
 namespace Surus\Lambda;
 
 use Illuminate\Contracts\Console\Kernel;
+use Surus\Laravel\InConsole;
 use Symfony\Component\Console\Application;
 use Symfony\Component\Console\Input\StringInput;
 
@@ -19,6 +20,8 @@ final readonly class Console
     {
         if ($application instanceof Application) {
             $application->setAutoExit(false);
+        } else {
+            InConsole::begin();
         }
 
         return new self(static function (

@@ -13,7 +13,7 @@ final class Log
     public static function begin(): self
     {
         $log = new self();
-        ob_start(static fn (string $printed) => $log->take($printed), 1);
+        ob_start(static fn (string $printed, int $phase) => $log->take($printed, $phase), 1);
         $log->level = ob_get_level();
 
         return $log;
@@ -33,9 +33,6 @@ final class Log
             ob_end_flush();
         }
         $this->level = 0;
-        if ('' !== $this->line) {
-            self::line($this->line);
-        }
     }
 
     public static function line(string $line): void
@@ -44,12 +41,17 @@ final class Log
         error_log(strtr($line, "\0", ' '));
     }
 
-    private function take(string $printed): string
+    private function take(string $printed, int $phase): string
     {
         $lines = explode("\n", $this->line.$printed);
         $this->line = array_pop($lines);
         foreach ($lines as $line) {
             self::line($line);
+        }
+        // A last line without a line break.
+        if ($phase & \PHP_OUTPUT_HANDLER_FINAL && '' !== $this->line) {
+            self::line($this->line);
+            $this->line = '';
         }
 
         return '';

@@ -15,8 +15,26 @@ final class Runner
     /** PHP's exit code after a fatal error or an uncaught exception. */
     private const FATAL = 255;
 
+    /** How much memory the answer may need after `memory_limit` was reached. */
+    private const RESERVE = 32 << 10;
+
+    /** Takes the output of an event that has no answer yet. */
+    private static ?Log $log = null;
+    private static ?string $reserve = null;
+
     public static function serve(string $file): void
     {
+        if (\function_exists('ini_set')) {
+            // At memory_limit, PHP discards all buffers, and would send its message as the result.
+            ini_set('display_errors', '0');
+            ini_set('log_errors', '1');
+        }
+        self::$reserve = str_repeat('x', self::RESERVE);
+        // A fatal error needs these classes, and none can be loaded if memory_limit was reached.
+        class_exists(Answer::class);
+        class_exists(RunningCommand::class);
+        // Frameworks register theirs while they load, to print an error page or throw again.
+        register_shutdown_function(self::failed(...));
         if (!Engine::boots()) {
             self::answer(static fn () => Handler::load($file));
 
@@ -32,23 +50,16 @@ final class Runner
     /** @param callable(): Handler $load */
     private static function answer(callable $load): void
     {
-        $log = Log::begin();
-        $ended = false;
+        $log = self::$log = Log::begin();
         // If the handler closes buffers of others or ends the request, something else would be sent
         // as the result.
-        header_register_callback(static function () use (&$ended): void {
-            if (!$ended) {
+        header_register_callback(static function (): void {
+            if (self::$log) {
                 http_response_code(500);
                 header('Lambda-Runtime-Function-Error-Type: Function.OutputSent');
             }
         });
-        register_shutdown_function(static function () use (&$ended, $log): void {
-            if (!$ended) {
-                $ended = true;
-                $log->end();
-                self::send(self::unfinished());
-            }
-        });
+        register_shutdown_function(self::end(...));
         try {
             $answer = self::ask($load());
         } catch (\Throwable $thrown) {
@@ -56,9 +67,36 @@ final class Runner
             Log::line("PHP Fatal error:  Uncaught $thrown");
             $answer = Answer::error($thrown, RunningCommand::end()?->result(self::FATAL) ?? []);
         }
-        $ended = true;
+        self::$log = null;
         $log->end();
         self::send($answer);
+        // Shutdown functions may print.
+        Log::begin();
+    }
+
+    /** Answers after a fatal error. */
+    private static function failed(): void
+    {
+        self::$reserve = null;
+        if (self::fatalError()) {
+            self::end();
+        }
+    }
+
+    /** Answers if the handler has neither returned nor thrown. */
+    private static function end(): void
+    {
+        $log = self::$log;
+        if (!$log) {
+            return;
+        }
+        $log->end();
+        $answer = self::unfinished();
+        // Until here, a further fatal error fails the event.
+        self::$log = null;
+        self::send($answer);
+        // After a fatal error, which PHP has logged, those of frameworks print an error page.
+        self::fatalError() ? ob_start(static fn (): string => '', 1) : Log::begin();
     }
 
     private static function ask(Handler $handler): Answer
@@ -132,14 +170,7 @@ final class Runner
     private static function unfinished(): Answer
     {
         $command = RunningCommand::end();
-        $error = error_get_last();
-        $fatal = \E_ERROR
-            | \E_CORE_ERROR
-            | \E_COMPILE_ERROR
-            | \E_USER_ERROR
-            | \E_RECOVERABLE_ERROR
-            | \E_PARSE;
-        if ($error && $error['type'] & $fatal) {
+        if ($error = self::fatalError()) {
             return Answer::failure(
                 'FatalError',
                 'FatalError',
@@ -160,6 +191,20 @@ final class Runner
             [],
             $command ? ['output' => $command->output->text()] : []
         );
+    }
+
+    /** @return array{type: int, message: string, file: string, line: int}|null */
+    private static function fatalError(): ?array
+    {
+        $error = error_get_last();
+        $fatal = \E_ERROR
+            | \E_CORE_ERROR
+            | \E_COMPILE_ERROR
+            | \E_USER_ERROR
+            | \E_RECOVERABLE_ERROR
+            | \E_PARSE;
+
+        return $error && $error['type'] & $fatal ? $error : null;
     }
 
     private static function send(Answer $answer): void

@@ -9,8 +9,8 @@ use Illuminate\Queue\Jobs\Job;
 /** A job that `surus work` has reserved, and deletes or releases as Laravel has decided. */
 final class WorkJob extends Job implements JobContract
 {
-    /** Seconds until it runs again; null if it does not. */
-    public ?int $releasedFor = null;
+    /** Seconds until it runs again, if it is released. */
+    public int $releasedFor = 0;
 
     private mixed $decoded = null;
 
@@ -48,9 +48,11 @@ final class WorkJob extends Job implements JobContract
         return $this->attempts;
     }
 
+    /** @param \DateTimeInterface|\DateInterval|int $delay */
     public function release($delay = 0): void
     {
+        // First, because Laravel does not release a job again that counts as released.
+        $this->releasedFor = max(0, $this->secondsUntil($delay));
         parent::release($delay);
-        $this->releasedFor = max(0, (int) $delay);
     }
 }

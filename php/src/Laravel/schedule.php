@@ -9,4 +9,6 @@ $project = (string) getenv('SURUS_PROJECT');
 
 require_once $project.'/vendor/autoload.php';
 
+Surus\Laravel\InConsole::begin();
+
 return new Surus\Laravel\Scheduler(require $project.'/bootstrap/app.php');

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use super::{engine_setup, events, schedules};
-use crate::config::{Config, SCHEDULE_POOL, WORK_POOL};
+use crate::config::{Config, IniValue, SCHEDULE_POOL, WORK_POOL};
 use crate::engines::{self, WorkerMode};
 use crate::fronts::queue::runner::Runner;
 use crate::fronts::queue::{Format, Queue, Schedule};
@@ -80,6 +80,12 @@ pub struct Php {
 }
 
 impl Group {
+    /// Whether Surus asks its PHP while jobs run: which events are due, which jobs have failed.
+    pub fn is_asked(&self) -> bool {
+        let queues = &self.queues;
+        self.is_schedule_of_laravel || queues.iter().any(|it| it.format().is_frameworks())
+    }
+
     /// The names of its queues and schedules.
     pub fn names(&self) -> String {
         let queues = self.queues.iter().map(|queue| match queue.name.as_str() {
@@ -375,10 +381,9 @@ pub async fn boot(
         config.engine.name = Some(ROADRUNNER.into());
         config.engine.roadrunner_mode = WorkerMode::Jobs;
     }
-    let root = project
-        .to_str()
-        .context("the project's path is not UTF-8")?;
-    config.env.insert("SURUS_PROJECT".into(), root.into());
+    // As under php-cli: `queue.timeout` limits a job.
+    let limit = config.php.entry("max_execution_time".into());
+    limit.or_insert(IniValue::Integer(0));
     let pool_config = events::pool(
         project,
         php.pool,

@@ -11,6 +11,7 @@ namespace App;
 use Illuminate\Bus\Queueable;
 use Illuminate\Contracts\Queue\ShouldQueue;
 use Illuminate\Queue\InteractsWithQueue;
+use Illuminate\Support\Carbon;
 final class Work implements ShouldQueue
 {
     use InteractsWithQueue, Queueable;
@@ -27,10 +28,18 @@ final class Work implements ShouldQueue
         match ($this->do) {
             'throw', 'back off' => throw new \RuntimeException('thrown by the job'),
             'release' => $this->release(60),
+            'release for' => $this->releaseForAnInterval(),
             'fail' => $this->fail(new \RuntimeException('failed by the job')),
             'delete' => $this->delete(),
             'well' => null,
         };
+    }
+    private function releaseForAnInterval(): void
+    {
+        // The clock stands still, so that the interval has the same seconds for Laravel.
+        Carbon::setTestNow(Carbon::now());
+        $this->release(new \DateInterval('PT90S'));
+        Carbon::setTestNow();
     }
     public function failed(\Throwable $why): void { Notes::note("failed: {$why->getMessage()}"); }
 }
@@ -51,6 +60,9 @@ return static function (array $event, $context) use ($app, $queue) {
         $null->setContainer($app);
         $create = new ReflectionMethod($null, 'createPayload');
         return $create->invoke($null, new App\Work($event['make']), 'jobs', '');
+    }
+    if (isset($event['console'])) {
+        return $app->runningInConsole();
     }
     if (isset($event['connected'])) {
         require_once __DIR__.'/app/Sqs.php';
@@ -117,6 +129,7 @@ $app->singleton(
 $kernel = $app->make(Illuminate\Contracts\Console\Kernel::class);
 $kernel->command('greet {name} {--fail}', function () {
     $this->line('Hello, '.$this->argument('name'));
+    $this->getLaravel()->runningInConsole() || $this->line('outside of the console');
     return (int) $this->option('fail');
 });
 return $kernel;
@@ -219,6 +232,9 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
             "well, attempt 1, 1 of jobs",
         ]);
 
+        let console = invoke(&surus, &json!({ "console": true })).ok().json();
+        assert_eq!(console, true, "{engine}");
+
         // With an SQS client, delays are applied; without a delay SQS is not called.
         let delayed = |id: &str, payload: &str, receipt: &str| {
             let mut delayed = message(id, payload, 1);
@@ -231,6 +247,11 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         notes.are(&[
             "release, attempt 1, g of jobs",
             "r-g of https://sqs.test/1/jobs in 60 s",
+        ]);
+        delayed("n", &payload("release for"), "r-n");
+        notes.are(&[
+            "release for, attempt 1, n of jobs",
+            "r-n of https://sqs.test/1/jobs in 90 s",
         ]);
         delayed("h", &payload("back off"), "r-h");
         notes.are(&[

@@ -142,7 +142,7 @@ match ($argv[1]) {
     'secret' => Secret::dispatch('secret'),
     'limited' => [Limited::dispatch('limited'), Limited::dispatch('limited')],
     'exclusive' => Exclusive::dispatch('exclusive'),
-    'contextual' => [Contextual::dispatch('first'), Contextual::dispatch('second')],
+    'contextual' => array_map([Contextual::class, 'dispatch'], ['first', 'second', 'third']),
     'held' => Illuminate\Support\Facades\Cache::lock(
         'laravel-queue-overlap:App\Exclusive:same', 3600)->get(),
     'failed', 'retry' => console($app)->call(
@@ -262,7 +262,9 @@ fn log_context_of_a_job_does_not_reach_the_next_one_of_its_process() {
         let work = laravel.start(&["--workers", "1", "--engine", "worker"]);
         work.wait_until(|| laravel.table.is_empty());
         let notes = laravel.notes();
-        assert_eq!(notes, ["first after []", "second after []"], "{version}");
+        // Three jobs in two processes, one of which is kept for questions.
+        let clean = ["first", "second", "third"].map(|job| format!("{job} after []"));
+        assert_eq!(notes, clean, "{version}");
     }
 }
 

@@ -41,7 +41,13 @@ final class Handler
             'exit' => exit(3),
             'kill' => posix_kill(getmypid(), \SIGKILL),
             'hang' => sleep(600),
+            'memory' => str_repeat('x', 1 << 40),
             'sleep' => sleep(15),
+            'environment' => [
+                self::note(\ini_get('max_execution_time').' '.getcwd().stream_get_contents(\STDIN)),
+                fwrite(\STDERR, "said to STDERR\n"),
+                fwrite(\STDOUT, "said to STDOUT\n"),
+            ],
             default => str_starts_with($order->do, 'wait') && self::wait(),
         };
         self::note("$order->do is done");

@@ -169,6 +169,17 @@ fn retry_that_fails_again_is_reported_with_its_reason() {
 }
 
 #[test]
+fn message_that_exhausts_its_memory_fails_with_the_reason_of_php() {
+    let messenger = Messenger::new(Kind::Sqlite, "messenger7", DSN);
+    messenger.send(&["memory"]);
+    let work = messenger.start(&["--workers", "1"], &[]);
+    work.wait_until(|| messenger.rows("failed") == 1);
+    let text = said(&messenger.site, &work, &["work", "failed"]);
+    let reason = "FatalError: Allowed memory size";
+    assert!(text.contains(reason), "{text} {}", work.log());
+}
+
+#[test]
 fn lease_is_extended_and_abandoned_messages_are_taken() {
     let dsn = "doctrine://default?redeliver_timeout=10";
     // Its times are those of PHP's time zone.

@@ -7,6 +7,7 @@ use Illuminate\Queue\WorkerOptions;
 use Surus\Lambda\Context;
 use Surus\Lambda\Event\Sqs;
 use Surus\Lambda\Event\SqsRecord;
+use Surus\Laravel\InConsole;
 use Surus\Laravel\JobProcessor;
 
 /**
@@ -36,6 +37,7 @@ final class Queue
         if (null === $options) {
             $this->options->maxTries = 0;
         }
+        InConsole::begin();
         $this->processor = new JobProcessor($app);
     }
 

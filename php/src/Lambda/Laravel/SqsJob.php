@@ -129,22 +129,25 @@ final class SqsJob extends Job implements JobContract
 
     /**
      * Without a delay the message is delivered again after the visibility timeout, without a call.
+     *
+     * @param \DateTimeInterface|\DateInterval|int $delay
      */
     public function release($delay = 0): void
     {
+        $seconds = $this->secondsUntil($delay);
         parent::release($delay);
-        if ($delay <= 0) {
+        if ($seconds <= 0) {
             return;
         }
         try {
-            $this->delay((int) $delay);
+            $this->delay($seconds);
         } catch (\Throwable $thrown) {
             Log::line(
                 \sprintf(
                     'surus: cannot delay %s (%s) by %d s, so it is delivered again after the visibility timeout of its queue: %s; check: a connection "%s" of the driver sqs in config/queue.php, whose prefix is the queue\'s, with aws/aws-sdk-php, and a role that may sqs:ChangeMessageVisibility.',
                     $this->resolveName(),
                     $this->record->messageId,
-                    $delay,
+                    $seconds,
                     $thrown->getMessage(),
                     $this->connectionName
                 )
