@@ -95,8 +95,8 @@ static void on_interrupt(zend_execute_data *frame)
 			zend_string_release(message);
 			zend_string_release(text);
 			zval_ptr_dtor(&trace);
-			zend_error_noreturn(E_ERROR, "Request timeout exceeded (http.request_timeout, or the "
-			                             "timeout of the Lambda function)");
+			zend_error_noreturn(E_ERROR, "Request timeout exceeded (http.request_timeout; of jobs, "
+			                             "queue.timeout or their own; on Lambda, the function's)");
 		}
 	}
 	surus_slow_request_check();

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use super::database::Kind;
-use super::laravel::{Laravel, debian};
+use super::laravel::{Laravel, debian, runs};
 use super::plain::Plain;
 use super::redis::{DEFAULT, Redis, Site as RedisSite};
 use super::site::{Site, framework, is_root};
@@ -400,6 +400,21 @@ fn failed_laravel_job_is_retried_by_laravel() {
         said(site, &work, &["work", "forget", "--all"]);
         assert!(laravel.table.failed().is_empty());
     }
+}
+
+#[test]
+fn failed_laravel_jobs_are_listed_and_forgotten_while_all_workers_run_jobs() {
+    let laravel = Laravel::new(&debian());
+    laravel.push(&["fail"]);
+    let (work, site) = (laravel.start(&["--workers", "1"]), &laravel.site);
+    work.wait_until(|| laravel.table.failed().len() == 1);
+    laravel.push(&["wait"]);
+    work.wait_until(|| runs(&laravel.notes(), "wait") == 1);
+    assert_eq!(failed(site, &work).len(), 1);
+    said(site, &work, &["work", "forget", "--all"]);
+    assert!(laravel.table.failed().is_empty());
+    laravel.go();
+    work.wait_until(|| laravel.table.is_empty());
 }
 
 /// Laravel 8 cannot list ids alone.

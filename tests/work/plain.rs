@@ -241,7 +241,7 @@ fn only_a_job_that_never_ends_times_out(kind: Kind, timeout: &str) -> bool {
         "the PHP process exited",
         "exit()",
         "Allowed memory size",
-        "no response before the deadline",
+        &format!("no response before the deadline: its time limit is {timeout}"),
         "as told",
     ] {
         assert!(
@@ -416,6 +416,32 @@ fn job_is_done_whatever_its_handler_returns() {
     }
     let failed = plain.table.failed();
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Takes its memory in small pieces, so that no page is free at the limit.
+const FILLS: &str = r"<?php
+return static function (array $job): void {
+    $all = new SplFixedArray(2_000_000);
+    for ($at = 0; true; $at++) {
+        $all[$at] = str_repeat('x', 40 + $at % 9);
+    }
+};
+";
+
+#[test]
+fn job_that_fills_all_pages_of_its_memory_is_failed_with_the_reason_of_php() {
+    for engine in ["classic", "worker", "rewind"] {
+        let settings = "tries = 1\n[php]\ndisplay_errors = 1\nmemory_limit = '64M'\n";
+        let plain = Plain::new(Kind::Sqlite, settings);
+        std::fs::write(plain.site.www().join("jobs.php"), FILLS).unwrap();
+        plain.push(1, "");
+        let work = plain.start(&["--workers", "1", "--engine", engine]);
+        work.wait_until(|| plain.table.is_empty());
+        let failed = plain.table.failed();
+        assert_eq!(failed.len(), 1, "{engine} {}", work.log());
+        let reason = "FatalError: Allowed memory size";
+        assert!(failed[0].2.contains(reason), "{engine} {failed:?}");
+    }
 }
 
 #[test]

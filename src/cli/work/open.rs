@@ -29,8 +29,8 @@ pub async fn boot(
 ) -> anyhow::Result<Booted> {
     let mut booted = Vec::new();
     for group in groups {
-        // One for the question which events are due: long events may take all others.
-        let workers = group.workers + usize::from(group.is_schedule_of_laravel);
+        // One for questions, such as which events are due: long jobs may take all others.
+        let workers = group.workers + usize::from(group.is_asked());
         let runner = match &group.php {
             Some(php) => Some(queues::boot(project, config, php, workers, metrics).await?),
             None => None,

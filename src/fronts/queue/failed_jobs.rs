@@ -13,7 +13,8 @@ use super::runner::{JobAnswer, JobProgram, Runner};
 use super::settings::Format;
 use crate::event::Failure;
 
-/// How long PHP may take at least to answer; all workers may be busy.
+/// How long PHP may take at least to answer. One worker is kept for that, but it may have to handle
+/// a message that is retried.
 const PHP: Duration = Duration::from_secs(30);
 
 /// Retries or forgets one job. Returns those concerned. An id that several queues have changes a
@@ -270,20 +271,40 @@ async fn failures_of_application(
     let question = serde_json::to_vec(&Question {
         failures: requested,
     })?;
-    let answer = match (requested, runner.ask(question.into(), "", limit).await) {
+    let answer = runner.ask(question.into(), "", limit).await;
+    match answered(requested, limit, answer)? {
+        JobAnswer::Result(json) => {
+            serde_json::from_slice(&json).context("the application's failed jobs")
+        }
+        JobAnswer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
+    }
+}
+
+/// What PHP has answered, or why it has not.
+fn answered(
+    requested: &Failures,
+    limit: Duration,
+    answer: Result<JobAnswer, Failure>,
+) -> anyhow::Result<JobAnswer> {
+    match (requested, answer) {
         (Failures::Retry(_), Err(Failure::TimedOut)) => bail!(
             "the retry has not ended within {} s (queue.timeout), or all workers are busy; \
              `surus work failed` shows whether the job is still there",
             limit.as_secs()
         ),
-        (_, answer) => answer,
-    };
-    let busy = "cannot ask the application, whose workers may all be busy; try again";
-    match answer.context(busy)? {
-        JobAnswer::Result(json) => {
-            serde_json::from_slice(&json).context("the application's failed jobs")
-        }
-        JobAnswer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
+        (Failures::Forget(_), Err(Failure::TimedOut)) => bail!(
+            "the application has not answered within {} s, perhaps because no worker is free; \
+             `surus work failed` shows whether the job is still there, and messenger:failed:remove \
+             or queue:forget forget it",
+            limit.as_secs()
+        ),
+        (_, Err(Failure::TimedOut)) => bail!(
+            "the application has not answered within {} s, perhaps because no worker is free: all \
+             run jobs, or one handles a message that is retried; try again, or use \
+             messenger:failed:show or queue:failed",
+            limit.as_secs()
+        ),
+        (_, answer) => answer.context("cannot ask the application; try again"),
     }
 }
 
@@ -380,6 +401,21 @@ mod tests {
         assert_eq!(own_ids(Format::Messenger, "failed/7"), ["failed/7"]);
         let listed = own_ids(Format::Messenger, "async/failed/7");
         assert_eq!(listed, ["async/failed/7", "failed/7"]);
+    }
+
+    #[test]
+    fn application_that_does_not_answer_is_reported_with_the_way_out() {
+        let (forget, retry) = (Failures::Forget("1".into()), Failures::Retry("1".into()));
+        let busy = Failure::Busy("PHP is restarting");
+        for (requested, failure, expected) in [
+            (Failures::List, Failure::TimedOut, "within 30 s, perhaps"),
+            (forget, Failure::TimedOut, "queue:forget"),
+            (retry, Failure::TimedOut, "`surus work failed` shows"),
+            (Failures::List, busy, "PHP is restarting"),
+        ] {
+            let error = answered(&requested, PHP, Err(failure)).unwrap_err();
+            assert!(format!("{error:#}").contains(expected), "{error:#}");
+        }
     }
 
     #[tokio::test]

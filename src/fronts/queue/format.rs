@@ -4,10 +4,13 @@ mod decision;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use self::decision::Decision;
 use super::backoff;
@@ -21,6 +24,7 @@ use crate::event::Failure;
 use crate::fronts::records::now;
 use crate::fronts::records::suspects::Suspects;
 use crate::observe::bounded::bounded;
+use crate::units::Time;
 
 /// How a run has ended.
 #[derive(Debug, PartialEq)]
@@ -149,7 +153,10 @@ impl Jobs<'_> {
     fn failed_by(&self, job: &Job, failure: &Failure) -> Verdict {
         match failure.is_busy() {
             true => Verdict::busy(failure),
-            false => self.failed_with_losses(job, failure.to_string(), self.losses(job, failure)),
+            false => {
+                let why = reason(failure, self.queue.timeout.0);
+                self.failed_with_losses(job, why, self.losses(job, failure))
+            }
         }
     }
 
@@ -177,7 +184,7 @@ impl Jobs<'_> {
             return Verdict::buried("the payload is not UTF-8".into());
         };
         let options = PayloadOptions::read(payload);
-        let timeout = match options.timeout {
+        let timeout = match options.timeout() {
             None => self.queue.timeout.0,
             Some(0) => NO_LIMIT,
             Some(seconds) => Duration::from_secs(seconds).min(NO_LIMIT),
@@ -210,7 +217,7 @@ impl Jobs<'_> {
             Err(failure) => {
                 let losses = self.losses(job, &failure);
                 let timed_out = matches!(failure, Failure::TimedOut).then_some(timeout);
-                (failure.to_string(), losses, timed_out)
+                (reason(&failure, timeout), losses, timed_out)
             }
         };
         let poison = self.poison_by_losses(losses, &why);
@@ -296,6 +303,14 @@ impl Jobs<'_> {
     }
 }
 
+/// Why a run has no result. `limit` is its time limit.
+fn reason(failure: &Failure, limit: Duration) -> String {
+    match failure {
+        Failure::TimedOut => format!("{failure}: its time limit is {}", Time(limit)),
+        _ => failure.to_string(),
+    }
+}
+
 /// Passes a job to the framework's adapter. The inner error is the message of a PHP that has ended.
 async fn pass(
     runner: &Runner,
@@ -343,24 +358,43 @@ pub fn lasting_id(queue: &Queue, payload: &[u8]) -> Option<String> {
         Format::RoadRunner => roadrunner::id(payload),
         Format::Laravel | Format::Plain => {
             let options = std::str::from_utf8(payload).map(PayloadOptions::read);
-            options.ok().and_then(|options| options.uuid)
+            options.ok()?.uuid.as_str().map(String::from)
         }
     }
 }
 
-/// What Laravel's payload says to queues.
-#[derive(Deserialize, Default)]
-#[serde(default)]
+/// What Laravel's payload says to queues. Its values have the types of the job's properties.
 struct PayloadOptions {
-    timeout: Option<u64>,
-    uuid: Option<String>,
-    #[serde(rename = "displayName")]
-    class: Option<String>,
+    timeout: Value,
+    uuid: Value,
+    class: Value,
 }
 
 impl PayloadOptions {
+    /// As PHP does: the last one of equal keys counts, and numbers may be too large for `f64`.
     fn read(payload: &str) -> PayloadOptions {
-        serde_json::from_str(payload).unwrap_or_default()
+        let fields: HashMap<String, &RawValue> = serde_json::from_str(payload).unwrap_or_default();
+        let value = |name: &str| {
+            let raw = fields.get(name)?;
+            serde_json::from_str::<Value>(raw.get()).ok()
+        };
+        PayloadOptions {
+            timeout: value("timeout").unwrap_or_default(),
+            uuid: value("uuid").unwrap_or_default(),
+            class: value("displayName").unwrap_or_default(),
+        }
+    }
+
+    /// The job's time limit in seconds: 0 for none.
+    fn timeout(&self) -> Option<u64> {
+        let seconds = match &self.timeout {
+            Value::String(text) => text.trim().parse().ok(),
+            number => number.as_f64(),
+        };
+        // Negative ones become 0.
+        seconds
+            .filter(|it: &f64| it.is_finite())
+            .map(|it| it.ceil() as u64)
     }
 }
 
@@ -436,14 +470,14 @@ pub fn class(queue: &Queue, payload: &Bytes) -> String {
         Format::Plain => None,
     };
     options
-        .and_then(|options| options.class)
+        .and_then(|options| options.class.as_str().map(String::from))
         .unwrap_or_default()
 }
 
 /// The group of a `plain` job: the value of the configured key.
 pub fn group(queue: &Queue, payload: &Bytes) -> Option<String> {
     let key = queue.group.as_ref()?;
-    let json: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(payload).ok()?;
+    let json: serde_json::Map<String, Value> = serde_json::from_slice(payload).ok()?;
     let value = json.get(key)?;
     let group = value.as_str().map_or_else(|| value.to_string(), Into::into);
     Some(bounded(&group).into_owned())

@@ -157,13 +157,14 @@ impl Runner {
         Ok(match kind {
             Some(kind) => JobAnswer::error(kind, &body),
             None if parts.status.is_success() => JobAnswer::Result(body),
-            None => {
-                let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-                JobAnswer::Error {
-                    kind: "Status".into(),
-                    message: format!("PHP responded with status {}: {text}", parts.status),
-                }
-            }
+            None => JobAnswer::Error {
+                kind: "Status".into(),
+                message: format!(
+                    "PHP responded with status {}: {}",
+                    parts.status,
+                    start(&body)
+                ),
+            },
         })
     }
 }
@@ -177,14 +178,22 @@ impl JobAnswer {
             error_message: String,
         }
         let reported: Reported = serde_json::from_slice(body).unwrap_or_default();
+        let kind = kind.trim_start_matches("Function.");
         JobAnswer::Error {
-            kind: kind.trim_start_matches("Function.").into(),
-            message: match reported.error_type.is_empty() {
-                true => reported.error_message,
-                false => format!("{}: {}", reported.error_type, reported.error_message),
+            kind: kind.into(),
+            message: match (reported.error_type.as_str(), body) {
+                // Other output, or none, has taken the place of the error.
+                ("", []) => format!("{kind}: see the log for the cause"),
+                ("", other) => format!("{kind}: {}", start(other)),
+                (name, _) => format!("{name}: {}", reported.error_message),
             },
         }
     }
+}
+
+/// The start of what PHP has sent, for people.
+fn start(body: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&body[..body.len().min(200)])
 }
 
 /// The context as the front end for Lambda passes it.
@@ -207,4 +216,28 @@ fn context(id: &str, timeout: Duration) -> String {
     };
     // Strings and numbers always serialize.
     serde_json::to_string(&context).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_has_a_reason_also_if_php_has_sent_something_else() {
+        for (body, reason) in [
+            (
+                r#"{"errorType":"App\\Odd","errorMessage":"no"}"#,
+                r"App\Odd: no",
+            ),
+            ("", "OutputSent: see the log for the cause"),
+            ("<html>", "OutputSent: <html>"),
+        ] {
+            let JobAnswer::Error { kind, message } =
+                JobAnswer::error("Function.OutputSent", body.as_bytes())
+            else {
+                panic!("it is an error");
+            };
+            assert_eq!((&*kind, &*message), ("OutputSent", reason));
+        }
+    }
 }

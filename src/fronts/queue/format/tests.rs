@@ -147,6 +147,42 @@ async fn refusal_does_not_say_that_a_queue_is_not_paused() {
 }
 
 #[test]
+fn timeout_of_laravel_is_read_from_numbers_and_strings() {
+    for (written, seconds) in [
+        ("120", Some(120)),
+        (r#""120""#, Some(120)),
+        ("1.2", Some(2)),
+        (r#"" 1.2 ""#, Some(2)),
+        ("0", Some(0)),
+        ("-5", Some(0)),
+        (r#""-0.5""#, Some(0)),
+        ("null", None),
+        (r#""soon""#, None),
+        (r#""inf""#, None),
+        ("[1]", None),
+        ("1e400", None),
+        ("1,\"timeout\":2", Some(2)),
+    ] {
+        let payload = format!(r#"{{"timeout":{written},"uuid":"u","displayName":"App\\A"}}"#);
+        let options = PayloadOptions::read(&payload);
+        assert_eq!(options.timeout(), seconds, "{written}");
+        assert_eq!(options.uuid, "u");
+        assert_eq!(options.class, r"App\A");
+    }
+    let payload = r#"{"timeout":20,"uuid":7,"displayName":null}"#;
+    assert_eq!(PayloadOptions::read(payload).timeout(), Some(20));
+    assert_eq!(PayloadOptions::read("{}").timeout(), None);
+}
+
+#[test]
+fn reason_of_a_timeout_has_the_limit() {
+    assert_eq!(
+        reason(&Failure::TimedOut, Duration::from_secs(90)),
+        "no response before the deadline: its time limit is 90s"
+    );
+}
+
+#[test]
 fn long_reason_of_a_buried_job_is_cut_at_a_character() {
     let Disposition::Bury(why) = Verdict::buried("\u{e4}".repeat(50_000)).disposition else {
         panic!("it is not buried");

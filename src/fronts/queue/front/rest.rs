@@ -103,7 +103,7 @@ impl Front {
                 let told = serde_json::from_slice::<Value>(&json);
                 told.is_ok_and(|told| told["may_run"] == true)
             }
-            // PHP is restarting, or runs the jobs of other queues.
+            // PHP is restarting, or answers another question.
             _ => false,
         }
     }
