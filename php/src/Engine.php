@@ -20,11 +20,8 @@ final class Engine
         return !\in_array(self::name(), [null, 'classic'], true);
     }
 
-    /**
-     * Whether a warm-up is tried in a copy of the process, and left out if it spoils the next
-     * answer.
-     */
-    public static function triesWarmups(): bool
+    /** Whether the processes that serve are copies of the one that boots. */
+    public static function copiesBoot(): bool
     {
         return \in_array(self::name(), ['rewind', 'fork'], true);
     }

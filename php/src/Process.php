@@ -38,7 +38,8 @@ final class Process
         if (null !== $this->intl) {
             \Locale::setDefault($this->intl);
         }
-        if (\ini_get('default_mimetype') !== $this->type) {
+        $canSet = \function_exists('ini_set');
+        if ($canSet && \ini_get('default_mimetype') !== $this->type) {
             ini_set('default_mimetype', $this->type);
         }
         foreach ($this->locale as $category => $locale) {

@@ -27,6 +27,14 @@ final class Warmup
     }
 
     /**
+     * Whether the process only tries the warm-up and then ends. The trial is a last warm-up, too.
+     */
+    public function isTrial(): bool
+    {
+        return 0 === $this->number;
+    }
+
+    /**
      * Runs $do at the end of the warm-up, after the application's shutdown functions, also after
      * exit().
      */
@@ -36,18 +44,21 @@ final class Warmup
     }
 
     /**
-     * Writes to the log what was created ahead, and what was left out and why, and lets
-     * `surus status` show it.
+     * Writes to the log what was created ahead, and what was left out and why, in one of the
+     * processes that do the same. `surus status` shows it.
      *
      * @param list<string> $lines
      */
     public static function report(array $lines): void
     {
+        if (
+            \function_exists('surus_report_created')
+                && !surus_report_created(implode('. ', $lines))
+        ) {
+            return;
+        }
         foreach ($lines as $line) {
             error_log("warm-up: $line");
-        }
-        if (\function_exists('surus_report_created')) {
-            surus_report_created(implode('. ', $lines));
         }
     }
 

@@ -19,6 +19,7 @@
 enum { PASSES = 4 };
 
 static bool is_saved, is_restored;
+static bool awaits_restore; /* a warm-up may have changed them since the last restore */
 static char left[256];
 
 /* Static tables (by address) whose variables are saved. All others are restored to the declared
@@ -269,7 +270,18 @@ bool surus_boot_values_restore(void)
 	/* Objects are created as before a response from here on: some constructors change settings only
 	 * then. No client gets the response of a warm-up. */
 	SG(headers_sent) = 0;
+	awaits_restore = false;
 	return true;
+}
+
+void surus_boot_values_expect_restore(void)
+{
+	awaits_restore = is_saved;
+}
+
+bool surus_boot_values_await_restore(void)
+{
+	return awaits_restore;
 }
 
 bool surus_boot_values_restored(void)
@@ -290,7 +302,7 @@ void surus_boot_values_free(void)
 	if (!is_saved) {
 		return;
 	}
-	is_saved = false;
+	is_saved = awaits_restore = false;
 	zend_hash_destroy(&globals);
 	zend_hash_destroy(&known);
 	surus_values_free();

@@ -12,6 +12,11 @@ void surus_boot_values_save(void);
  * again. False: nothing was saved. */
 bool surus_boot_values_restore(void);
 
+/* If they are saved, a restore has to follow. */
+void surus_boot_values_expect_restore(void);
+/* Whether it has not. */
+bool surus_boot_values_await_restore(void);
+
 /* Whether they have been restored since the last call. */
 bool surus_boot_values_restored(void);
 

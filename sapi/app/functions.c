@@ -13,6 +13,7 @@
 
 #include "app/boot_values.h"
 #include "app/serve.h"
+#include "app/warmup.h"
 #include "app/warmup_answer.h"
 #include "app/warmup_report.h"
 #include "base/clock_shift.h"
@@ -136,13 +137,13 @@ static PHP_FUNCTION(surus_shift_clock)
 	}
 }
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_report_created, 0, 1, IS_VOID, 0)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_report_created, 0, 1, _IS_BOOL, 0)
 
 	ZEND_ARG_TYPE_INFO(0, what, IS_STRING, 0)
 ZEND_END_ARG_INFO()
 
-/* surus_report_created(string $what): void. For a boot script, in a warm-up: what `surus status`
- * shows of the objects that the script has created ahead. */
+/* surus_report_created(string $what): bool. For a boot script, in a warm-up: what `surus status`
+ * shows of the objects that the script has created ahead. False: another process logs it. */
 static PHP_FUNCTION(surus_report_created)
 {
 	char *what;
@@ -153,7 +154,9 @@ static PHP_FUNCTION(surus_report_created)
 	ZEND_PARSE_PARAMETERS_END();
 	if (surus_warmup_runs()) {
 		surus_warmup_report_created(what, len);
+		RETURN_BOOL(surus_warmup_is_first());
 	}
+	RETURN_TRUE;
 }
 
 /* fastcgi_finish_request(): bool. Ends the response; PHP continues. */

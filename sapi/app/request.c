@@ -147,7 +147,7 @@ bool surus_app_request_call(zend_fcall_info *handler, zend_fcall_info_cache *cac
 
 /* Frees what the request leaves in PHP's own bookkeeping. Values that it leaves in variables
  * stay. */
-void surus_app_request_end(void)
+bool surus_app_request_end(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 
@@ -157,6 +157,7 @@ void surus_app_request_end(void)
 	surus_process->runs_script = true;
 	php_call_shutdown_functions();
 	surus_process->runs_script = false;
+	const bool ends_early = EG(exception) != NULL;
 	EG(current_execute_data) = frame;
 	zend_try {
 		surus_exception_end();
@@ -190,4 +191,5 @@ void surus_app_request_end(void)
 	EG(current_execute_data) = frame;
 	php_clear_stat_cache(0, NULL, 0);
 	zend_memory_reset_peak_usage();
+	return !ends_early;
 }

@@ -25,11 +25,17 @@
 #include "base/settings.h"
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
+#include "php/sapi_module.h"
 #include "rewind/boot_check.h"
 #include "rewind/kernel/kernel_state.h"
 
 static bool has_learned; /* a page has run that clients have chosen */
-static bool names_status; /* this process says how the next warm-up is answered */
+static bool is_first; /* no other process has run the next warm-up */
+
+bool surus_warmup_is_first(void)
+{
+	return is_first;
+}
 
 /* With an offset of its own, because workers share the open file and may read at the same time. */
 static bool read_exactly(off_t *from, void *to, size_t len)
@@ -93,15 +99,16 @@ struct trial {
 	char keeps_time[200];
 };
 
-/* Tells the boot script that the warm-up is the last one, so that it restores the boot. */
-static void make_last(void)
+/* Tells the boot script that a fork tries the warm-up, which is its last one: the script restores
+ * the boot. */
+static void make_trial(void)
 {
 	char *text = (char *)SURUS_VAR(surus_request, "SURUS_WARMUP");
 
-	/* "02/10" becomes "01/01". */
+	/* "2/10" becomes "0/00". */
 	for (; text && *text; text++) {
 		if (isdigit((unsigned char)*text)) {
-			*text = isdigit((unsigned char)text[1]) ? '0' : '1';
+			*text = '0';
 		}
 	}
 }
@@ -173,22 +180,24 @@ _Noreturn static void try_in_fork(pid_t parent, int result, const struct plan *p
 	dup2(result, STDIN_FILENO);
 	dup2(null, STDERR_FILENO);
 	close(null);
+	surus_php_log_fatal_only(true);
 	surus_kernel_forget_calls();
 	surus_answers_hash_bodies();
 	if (!surus_warmup_files_separate()) {
 		_exit(1);
 	}
 	if (read_request(at, len)) {
-		make_last();
+		make_trial();
 		surus_clock_shift(plan->shift);
 		trial.answers[0] = surus_answer_ask(handler, cache);
 		save_left(&trial);
 	}
 	if (!is_silent) {
 		dup2(log, STDERR_FILENO);
+		surus_php_log_fatal_only(false);
 	}
 	if (!plan->is_first_only && surus_answer_is_good(&trial.answers[0]) && read_request(at, len)) {
-		make_last();
+		make_trial();
 		surus_clock_shift(2 * plan->shift);
 		trial.answers[1] = surus_answer_ask(handler, cache);
 		save_kept_time(&trial, &handler->function_name);
@@ -341,14 +350,14 @@ static const char *why_left_out(int number, off_t at, uint32_t len, zend_fcall_i
 		copy_url(&url);
 		surus_request_close(surus_request);
 	}
-	names_status = false;
+	is_first = false;
 	if (surus_warmup_is_known(number)) {
 		return surus_warmup_is_left_out(number) ? SURUS_LEFT_OUT_CHANGED : NULL;
 	}
 	const char *obstacle = surus_warmup_obstacle();
 	if (obstacle) {
-		names_status = surus_warmup_record(number, false) && !may_fail;
-		if (names_status) {
+		is_first = surus_warmup_record(number, false);
+		if (is_first && !may_fail) {
 			fprintf(stderr, "surus-php: the warm-up %s is used without a trial, because the boot "
 			        "has left %s; if it changes later responses, `surus check --boot` names it\n",
 			        url.path, obstacle);
@@ -375,8 +384,7 @@ static const char *why_left_out(int number, off_t at, uint32_t len, zend_fcall_i
 	if (kept) {
 		why = SURUS_LEFT_OUT_STATE;
 	}
-	bool is_first = surus_warmup_record(number, why != NULL);
-	names_status = is_first && !may_fail;
+	is_first = surus_warmup_record(number, why != NULL);
 	if (!is_first || !why) {
 		return why;
 	}
@@ -418,25 +426,34 @@ static bool warm_up(int number, zend_fcall_info *handler, zend_fcall_info_cache 
 	copy_url(&url);
 	bool may_fail = is_automatic(), learned = is_learned();
 	has_learned |= learned;
+	/* Each process of `standby` would log the error page. */
+	surus_php_log_fatal_only(may_fail && !learned && !is_first);
 	struct surus_answer answer = surus_answer_ask(handler, cache);
+	surus_php_log_fatal_only(false);
+	bool has_failed = !surus_answer_is_good(&answer) && !(may_fail && answer.survived);
 	const char *why =
 	        answer.survived && surus_engine_boots_in_prototype() ? surus_boot_check() : NULL;
 	if (why) {
 		fprintf(stderr, "surus-php: after the warm-up %s: %s\n", url.path, why);
 		return false;
 	}
-	if (!surus_answer_is_good(&answer) && !(may_fail && answer.survived)) {
-		fprintf(stderr,
-		        "surus-php: the warm-up %s %s; see the lines above, or take it out of "
-		        "engine.warmup\n", url.path,
-		        answer.survived ? "was answered with an error" : "ended in a fatal error");
+	if (has_failed) {
+		fprintf(stderr, "surus-php: the warm-up %s %s, or %s\n", url.path,
+		        answer.survived
+		        ? "was answered with an error; see the lines above"
+		        : answer.lacks_restore
+		        ? "ended before the boot script had restored the boot; call "
+		          "surus_restore_boot() at its end, and let no shutdown function call exit() or "
+		          "throw an exception"
+		        : "ended in a fatal error; see the lines above",
+		        may_fail ? "set engine.warmup = []" : "take it out of engine.warmup");
 		return false;
 	}
 	if (learned && surus_answer_is_temporary(&answer)) {
 		report_temporary(&url, &answer);
 		surus_warmup_report_left_out(number, SURUS_LEFT_OUT_TEMPORARY);
 	}
-	if (names_status && answer.status >= 300) {
+	if (is_first && !may_fail && answer.status >= 300) {
 		fprintf(stderr, "surus-php: the warm-up %s has status %d at %s, so it loads no more than "
 		        "that answer needs; name a URL in engine.warmup that visitors get with status 200, "
 		        "with its host if the application checks it\n", url.path, answer.status, url.host);
@@ -449,7 +466,8 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	off_t at = 0;
 	uint32_t len;
 
-	if (!surus_settings.warms_up) {
+	/* Whatever warm-ups do, a boot that the check rejects is reported with the reason. */
+	if (!surus_settings.warms_up || (surus_engine_boots_in_prototype() && surus_boot_check())) {
 		return true;
 	}
 	surus_outbox_discard(true);
@@ -463,6 +481,10 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		}
 		surus_warmup_report_count(number);
 		at += len;
+	}
+	if (surus_boot_values_await_restore()) {
+		/* The last warm-up is left out, after which the boot script would have restored it. */
+		surus_boot_values_restore();
 	}
 	const char *left = find_left();
 	if (has_learned && left) {

@@ -10,5 +10,7 @@ struct _zend_fcall_info_cache;
 /* Runs all warm-ups except those after which the application would respond differently, which are
  * reported on stderr. False: one failed; said on stderr. */
 bool surus_warmups_run(struct _zend_fcall_info *handler, struct _zend_fcall_info_cache *cache);
+/* Whether this process logs what the boot script reports: no other one has run the warm-up. */
+bool surus_warmup_is_first(void);
 
 #endif

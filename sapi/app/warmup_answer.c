@@ -2,14 +2,17 @@
 #include "app/warmup_answer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include <php.h>
 #include <SAPI.h>
 
+#include "app/boot_values.h"
 #include "app/request.h"
 #include "base/clock_shift.h"
+#include "ipc/request_decode.h"
 #include "php/sapi_module.h"
 
 static bool runs; /* a warm-up runs now */
@@ -52,21 +55,40 @@ static void copy_type(char *to, size_t size)
 	}
 }
 
+/* Whether the boot script restores the boot after the decoded request: it is `3/3`, or `0/00`. */
+static bool is_last(void)
+{
+	const char *text = SURUS_VAR(surus_request, "SURUS_WARMUP");
+	char *end = NULL;
+	unsigned long number = text ? strtoul(text, &end, 10) : 0;
+
+	return end && *end == '/' && strtoul(end + 1, NULL, 10) == number;
+}
+
 struct surus_answer surus_answer_ask(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	struct surus_answer answer = {.len = surus_php_written()};
+	bool must_restore = is_last();
 
 	hash = 0xcbf29ce484222325;
 	runs = true;
+	surus_boot_values_expect_restore();
 	surus_app_request_begin();
 	answer.time = sapi_get_request_time();
 	answer.survived = surus_app_request_call(handler, cache);
 	answer.status = SG(sapi_headers).http_response_code;
 	copy_type(answer.type, sizeof(answer.type));
-	surus_app_request_end();
+	/* php_error_cb() sets it, also for an uncaught exception, which is no unclean shutdown. */
+	bool has_failed = EG(exit_status) == 255;
+	if (!surus_app_request_end()) {
+		/* The boot script may have restored the boot before, and not ended its clean-up. */
+		surus_boot_values_expect_restore();
+	}
+	has_failed = !has_failed && EG(exit_status) == 255;
 	runs = false;
 	surus_clock_shift(0); /* also after exit() */
-	answer.survived &= !CG(unclean_shutdown);
+	answer.lacks_restore = must_restore && surus_boot_values_await_restore();
+	answer.survived &= !CG(unclean_shutdown) && !has_failed && !answer.lacks_restore;
 	answer.len = surus_php_written() - answer.len;
 	answer.hash = hash;
 	return answer;

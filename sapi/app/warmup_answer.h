@@ -10,6 +10,8 @@ struct _zend_fcall_info_cache;
 
 struct surus_answer {
 	bool survived;
+	/* the boot script has not restored the boot after the last warm-up, and so does not survive */
+	bool lacks_restore;
 	int status;
 	uint64_t len;
 	uint64_t hash; /* of the body; only after surus_answers_hash_bodies() */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <syslog.h>
 #include <unistd.h>
 #include <http_status_codes.h>
 
@@ -211,11 +212,27 @@ static int send_headers(sapi_headers_struct *headers)
 	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
 
+static bool logs_fatal_only;
+
+void surus_php_log_fatal_only(bool only)
+{
+	zend_ini_entry *file = zend_hash_str_find_ptr(EG(ini_directives), ZEND_STRL("error_log"));
+
+	logs_fatal_only = only;
+	/* Without a file, PHP calls log_message(). */
+	if (file && file->on_modify) {
+		file->on_modify(file, only ? NULL : file->value, file->mh_arg1, file->mh_arg2,
+		        file->mh_arg3, ZEND_INI_STAGE_STARTUP);
+	}
+}
+
 static void log_message(const char *message, int syslog_type)
 {
-	(void)syslog_type;
 	size_t len = strlen(message);
 
+	if (logs_fatal_only && syslog_type != LOG_ERR) {
+		return;
+	}
 	/* A warm-up has no outbox; nor has a child. */
 	if (surus_request->id && !surus_process->has_no_client && !surus_process->child) {
 		surus_outbox_log(message, len);

@@ -17,6 +17,8 @@ void surus_php_serve(void);
 void surus_php_after_fork(void);
 /* Bytes of response bodies that this process has written. */
 uint64_t surus_php_written(void);
+/* Discards what PHP and its scripts log except fatal errors, which go to stderr. */
+void surus_php_log_fatal_only(bool only);
 /* Fills SG(request_info) from the current request. */
 void surus_php_fill_request_info(void);
 

@@ -75,8 +75,8 @@ static const char *reject_connection(int fd)
 	}
 	snprintf(text, sizeof(text),
 	         "the boot leaves a connection to %s open, which the workers would share; close it "
-	         "before surus_serve(), connect in the handler, or name it in engine.shared_sockets if "
-	         "they may share it",
+	         "before the boot ends, connect in each request, or name it in engine.shared_sockets "
+	         "if they may share it",
 	         peer);
 	return text;
 }
@@ -108,7 +108,7 @@ static const char *reject_file(int fd)
 	read_path(fd, path, sizeof(path));
 	snprintf(text, sizeof(text),
 	         "the boot leaves %s open (descriptor %d), which each worker has to open for itself, "
-	         "and cannot: %s; close it before surus_serve(), open it in the handler, or let the "
+	         "and cannot: %s; close it before the boot ends, open it in each request, or let the "
 	         "user that PHP runs as %s it",
 	         path, fd, strerror(error), wanted == R_OK ? "read" : "read and write");
 	return text;
@@ -126,8 +126,8 @@ static const char *reject_number(int last)
 	}
 	snprintf(text, sizeof(text),
 	         "the boot leaves so many files open that its workers could hardly open any: a process "
-	         "may have %llu (RLIMIT_NOFILE), on this engine %d at most; close some before "
-	         "surus_serve(), or raise the limit (LimitNOFILE= of systemd, ulimit -n)",
+	         "may have %llu (RLIMIT_NOFILE), on this engine %d at most; close some before the "
+	         "boot ends, or raise the limit (LimitNOFILE= of systemd, ulimit -n)",
 	         (unsigned long long)limit.rlim_cur, SURUS_DESCRIPTORS * 8);
 	return text;
 }
@@ -192,7 +192,7 @@ static const char *reject_pipe(int fd, const struct stat *pipe, int last)
 		}
 		snprintf(text, sizeof(text),
 		         "the boot leaves the FIFO %s open (descriptor %d, %s), which the workers would "
-		         "share; close it before surus_serve(), open it in the handler, or name it in "
+		         "share; close it before the boot ends, open it in each request, or name it in "
 		         "engine.shared_sockets, as %s, if they may share it",
 		         path + 5, fd, opener, path);
 		return text;
@@ -204,13 +204,13 @@ static const char *reject_pipe(int fd, const struct stat *pipe, int last)
 		snprintf(text, sizeof(text),
 		         "the boot leaves a pipe open (descriptor %d, %s) in which something waits to be "
 		         "read; every worker gets such a pipe of its own, which is empty: read what is "
-		         "there before surus_serve(), or make the pipe in the handler",
+		         "there before the boot ends, or make the pipe in each request",
 		         fd, opener);
 		return text;
 	}
 	snprintf(text, sizeof(text),
 	         "the boot leaves a pipe open (descriptor %d, %s), which the workers would share; "
-	         "close it before surus_serve(), or open it in the handler",
+	         "close it before the boot ends, or open it in each request",
 	         fd, opener);
 	return text;
 }
@@ -224,7 +224,7 @@ static const char *reject_anonymous(int fd)
 	}
 	snprintf(text, sizeof(text),
 	         "the boot leaves %s open (descriptor %d), which the workers would share; close it "
-	         "before surus_serve(), or open it in the handler",
+	         "before the boot ends, or open it in each request",
 	         shared, fd);
 	return text;
 }
@@ -267,10 +267,10 @@ const char *surus_boot_check(void)
 		}
 	}
 	if (surus_procfs_has_threads()) {
-		return "the boot leaves a thread running, which no fork has; end it before surus_serve()";
+		return "the boot leaves a thread running, which no fork has; end it before the boot ends";
 	}
 	if (waitpid(-1, NULL, WNOHANG) == 0) {
-		return "the boot leaves a child process running; end it before surus_serve()";
+		return "the boot leaves a child process running; end it before the boot ends";
 	}
 	return NULL;
 }

@@ -2,9 +2,11 @@
 //! data.
 
 mod cached;
+mod hardened;
 mod kept;
 mod left_behind;
 mod proxies;
+mod silent;
 mod unbootable;
 
 use super::client::{Client, PROXY};

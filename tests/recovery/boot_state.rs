@@ -125,7 +125,7 @@ fn socket_pair_with_unread_data_is_rejected() {
                 panic!("{engine} has started: {boot}");
             };
             assert!(
-                log.contains(words) && log.contains("before surus_serve()"),
+                log.contains(words) && log.contains("before the boot ends"),
                 "{engine}: {boot}\n{log}"
             );
         }

@@ -121,3 +121,78 @@ fn object_that_a_warm_up_makes_lazy_does_not_end_the_boot() {
     let seen = site.get("/hello.php").body;
     assert_eq!(seen, "boot", "{}", site.surus.log());
 }
+
+/// An uncaught exception there is no unclean shutdown. It skips the shutdown functions that follow,
+/// and so does exit(). Code that has restored the boot may change it again, and end there.
+#[test]
+fn boot_that_its_script_does_not_restore_after_the_last_warm_up_is_rejected() {
+    let unrestored =
+        "ended before the boot script had restored the boot; call surus_restore_boot()";
+    let warmup = [("SURUS_ENGINE_WARMUP", "/?warm=1")];
+    for functions in [
+        "fn () => surus_restore_boot() && no_such_function()",
+        "fn () => throw new Exception(), surus_restore_boot(...)",
+        "fn () => exit(), surus_restore_boot(...)",
+        "fn () => surus_restore_boot() && exit()",
+        "",
+    ] {
+        let script = format!(
+            "surus_save_boot();
+            surus_serve(function () {{
+                array_map(register_shutdown_function(...), [{functions}]);
+                echo 'served';
+            }});"
+        );
+        for engine in ["rewind", "fork", "standby"] {
+            let Err(log) = try_booted(engine, &script, &["--workers", "1"], &warmup) else {
+                panic!("{engine} has started: {functions}");
+            };
+            let words = format!("the warm-up /?warm=1 {unrestored}");
+            assert!(log.contains(&words), "{engine}: {functions}\n{log}");
+        }
+    }
+}
+
+/// The script restores the boot after the last one only, which is left out.
+#[test]
+fn boot_whose_last_warm_up_is_left_out_is_restored() {
+    let script = "
+        final class Kept { public static $by = 'boot'; }
+        surus_save_boot();
+        surus_serve(function () {
+            [$number, $of] = explode('/', $_SERVER['SURUS_WARMUP'] ?? '0/1');
+            if ((int) $number === (int) $of) {
+                register_shutdown_function(fn () => surus_restore_boot());
+            }
+            if (isset($_GET['keeps'])) {
+                Kept::$by = 'warm-up';
+            } elseif (isset($_GET['changes'])) {
+                defined('CHANGED') ? http_response_code(500) : define('CHANGED', 1);
+            }
+            echo Kept::$by;
+        });";
+    for engine in ["rewind", "fork", "standby"] {
+        let site = warmed_up(engine, script, "/?keeps=1,/?changes=1");
+        let log = site.surus.log();
+        let left_out = "the warm-up /?changes=1 is left out";
+        assert!(log.contains(left_out), "{engine}: {log}");
+        assert_eq!(site.get("/").body, "boot", "{engine}: {log}");
+    }
+}
+
+/// By that, a boot script knows that nothing of it is kept.
+#[test]
+fn trial_of_a_warm_up_has_the_number_0() {
+    let script = "surus_serve(function () {
+        if ($number = $_SERVER['SURUS_WARMUP'] ?? null) {
+            file_put_contents(__DIR__.'/writable/asked', \"$number \", FILE_APPEND);
+        }
+        echo 'served';
+    });";
+    for engine in ["rewind", "fork"] {
+        let site = warmed_up(engine, script, "/?one=1,/?two=2");
+        let asked = std::fs::read_to_string(site.dir.path().join("writable/asked")).unwrap();
+        assert!(asked.starts_with("0/0 "), "{engine}: {asked}");
+        assert_eq!(asked.replace("0/0 ", ""), "1/2 2/2 ", "{engine}: {asked}");
+    }
+}

@@ -43,6 +43,9 @@ final class Priming
     /** They hold requests, or are the kernel itself. */
     private const NEVER = ['kernel', 'request_stack', 'service_container'];
 
+    /** Functions that tell what the constructor of a service does. */
+    private const FUNCTIONS = ['ini_get_all', 'ini_set', 'readlink', 'scandir'];
+
     /** Properties that are created when they are first used. */
     private const PARTS = [
         EventDispatcher::class => ['optimized'],
@@ -63,10 +66,22 @@ final class Priming
 
     /**
      * Notes what exists in a kernel that has handled the warm-ups. Null where nothing tells which
-     * services connect to servers: a boot must not leave a connection open.
+     * services connect to servers or change settings: a boot must not leave a connection open.
      */
     public static function of(Kernel $used): ?self
     {
+        $missing = array_filter(
+            self::FUNCTIONS,
+            static fn (string $name) => !\function_exists($name)
+        );
+        if ($missing) {
+            Warmup::report([
+                'no service is created ahead, because disable_functions has '
+                    .implode(', ', $missing)
+            ]);
+
+            return null;
+        }
         if (null === self::connections()) {
             return null;
         }
@@ -108,9 +123,9 @@ final class Priming
         }
         $kernel->shutdown();
         $kernel->boot();
-        error_log(
-            'warm-up: no service is created ahead, because they depend on each other and on the request'
-        );
+        Warmup::report([
+            'no service is created ahead, because they depend on each other and on the request'
+        ]);
     }
 
     /**

@@ -31,7 +31,6 @@ final class Server
     private readonly Process $process;
     private readonly ExceptionHandler $exceptions;
     private ?Retained $retained = null;
-    private readonly int $pid;
 
     /** @var list<string> as configured, with REMOTE_ADDR as a name */
     private readonly array $trustedProxies;
@@ -60,7 +59,6 @@ final class Server
         $this->trustedProxies = Request::getTrustedProxies();
         $this->trustedHeaders = Request::getTrustedHeaderSet();
         $this->process = new Process();
-        $this->pid = getmypid();
         $this->exceptions = new ExceptionHandler();
         if ($this->inner && !Engine::forgets()) {
             $this->retained = $this->retained($this->inner);
@@ -94,8 +92,14 @@ final class Server
         $server = null;
         Failure::reportOf(static function () use ($kernel, &$server): void {
             $server = new self($kernel);
+            if (Engine::copiesBoot()) {
+                self::disconnect(self::container($server->inner));
+            }
         });
-        Warmup::saveBoot();
+        // On `worker`, a kernel that cannot be cloned handles warm-ups itself, and is not restored.
+        if ($server->inner instanceof Kernel || Engine::forgets()) {
+            Warmup::saveBoot();
+        }
         surus_serve($server->answer(...));
     }
 
@@ -106,7 +110,7 @@ final class Server
         if ($warmup && $this->inner instanceof Kernel) {
             // A clone is unbooted, even of a booted kernel.
             $this->rehearsal ??= clone $this->inner;
-            Warmup::afterwards(fn () => $this->afterWarmup($warmup->isLast()));
+            Warmup::afterwards(fn () => $this->afterWarmup($warmup));
             $this->interrupted = true;
             $this->handle($this->rehearsal);
             $this->interrupted = false;
@@ -129,9 +133,6 @@ final class Server
     {
         if ($last) {
             Warmup::afterwards(Warmup::restoreBoot(...));
-        }
-        // Not where a fork of the process tries the warm-up.
-        if ($last && getmypid() === $this->pid) {
             Warmup::report([\sprintf(
                 'none, because the kernel %s is no %s, of which Surus could use a clone',
                 get_debug_type($this->kernel),
@@ -204,14 +205,14 @@ final class Server
         $this->retained?->check();
     }
 
-    private function afterWarmup(bool $last): void
+    private function afterWarmup(Warmup $warmup): void
     {
+        $last = $warmup->isLast();
         self::disconnect(self::container($this->rehearsal));
         if (\PHP_SESSION_ACTIVE === session_status()) {
             session_abort();
         }
-        // Not where a fork of the process tries the warm-up.
-        $priming = $last && getmypid() === $this->pid ? $this->priming() : null;
+        $priming = $last && !$warmup->isTrial() ? $this->priming() : null;
         if ($last || $this->interrupted) {
             $this->rehearsal->shutdown();
             $this->interrupted = false;
@@ -241,8 +242,9 @@ final class Server
     }
 
     /**
-     * Disconnects Doctrine: after a warm-up, forked processes would share the connections. Its
-     * bundle names them in a parameter, because services may use them without the registry.
+     * Disconnects Doctrine: forked processes would share the connections of the boot and of
+     * warm-ups. Its bundle names them in a parameter, because services may use them without the
+     * registry.
      */
     public static function disconnect(?ContainerInterface $container): void
     {
@@ -254,7 +256,11 @@ final class Server
             $used = $container->get('doctrine')->getConnections();
         }
         foreach ($used as $connection) {
-            $connection->close();
+            $has = method_exists($connection, 'getParams') ? $connection->getParams() : [];
+            // In memory, the connection is the database.
+            if (empty($has['memory']) && !str_contains($has['path'] ?? '', ':memory:')) {
+                $connection->close();
+            }
         }
     }
 

@@ -110,8 +110,8 @@ static const char *reject(int fd, const char *what)
 
 	snprintf(text, sizeof(text),
 	         "the boot leaves a pair of sockets open (descriptor %d) %s; every worker gets such a "
-	         "pair of its own, which is empty: read what is there before surus_serve(), close the "
-	         "pair, or make it in the handler",
+	         "pair of its own, which is empty: read what is there before the boot ends, close the "
+	         "pair, or make it in each request",
 	         fd, what);
 	return text;
 }
