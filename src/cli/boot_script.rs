@@ -68,6 +68,11 @@ pub fn is_checkpoint(framework: &Framework) -> bool {
     )
 }
 
+/// Whether the boot script answers for the front controller only. WordPress's runs every script.
+pub fn runs_front_only(kind: FrameworkKind) -> bool {
+    kind != FrameworkKind::WordPress
+}
+
 /// Requests that need a process which has not loaded the application.
 pub fn routes(kind: FrameworkKind) -> Vec<RouteRule> {
     if kind != FrameworkKind::WordPress {
@@ -137,6 +142,7 @@ const CLASSES: &[(&str, &str)] = &{
         "Fingerprint",
         "Lambda/Context",
         "Lambda/Hook",
+        "Laravel/BootDatabases",
         "Laravel/BootRequest",
         "Laravel/Databases",
         "Laravel/Isolation",

@@ -58,13 +58,10 @@ fn visit(surus: &Surus) {
     }
 }
 
-/// A connection that a warm-up leaves open would be shared by all workers.
-#[test]
-fn laravel_warm_up_may_use_a_database() {
-    extension("pdo_mysql", "php-mysql");
-    let database = Database::start();
+/// `config/database.php` for a user that it creates.
+pub fn mariadb(database: &Database) -> String {
     database.run("CREATE USER laravel@localhost IDENTIFIED BY 'alps-218'");
-    let connection = format!(
+    format!(
         "<?php
 return [
     'default' => 'mysql',
@@ -82,7 +79,15 @@ return [
     ],
 ];",
         database.socket().display()
-    );
+    )
+}
+
+/// A connection that a warm-up leaves open would be shared by all workers.
+#[test]
+fn laravel_warm_up_may_use_a_database() {
+    extension("pdo_mysql", "php-mysql");
+    let database = Database::start();
+    let connection = mariadb(&database);
     let routes = r"<?php
 use Illuminate\Support\Facades\Route;
 Route::get('/one', fn () => app('db')->select('SELECT CONNECTION_ID() AS id'));";

@@ -36,6 +36,7 @@ final class Runner
         // for them.
         $boot = new BootRequest($app);
         $app->instance('request', $boot->request);
+        $databases = Engine::copiesBoot() ? new BootDatabases($app) : null;
         $kernel->bootstrap();
         // Needed by every request: routes, and the view compiler and finder.
         $app->make('router');
@@ -57,9 +58,10 @@ final class Runner
             $runner->isolation = new Isolation($app);
             $runner->isolation->serve($runner->answer(...));
         } else {
-            if (Engine::triesWarmups()) {
+            if (Engine::copiesBoot()) {
                 Isolation::compileRoutes($app);
             }
+            $databases?->close();
             Warmup::saveBoot();
             surus_serve($runner->answer(...));
         }
@@ -70,6 +72,7 @@ final class Runner
         Hook::begin();
         if ($warmup = Warmup::current()) {
             $this->isolation ??= new Isolation($this->app);
+            Warmup::afterwards(fn () => $this->afterWarmup($warmup->isLast()));
             if ($left = $this->isolation->left()) {
                 // The second question to a copy of the process: the engine leaves the warm-up out.
                 error_log("surus: $left");
@@ -77,7 +80,6 @@ final class Runner
 
                 return;
             }
-            Warmup::afterwards(fn () => $this->afterWarmup($warmup->isLast()));
             $this->handle();
         } elseif (!Engine::forgets()) {
             $this->isolation->begin();
@@ -141,6 +143,11 @@ final class Runner
                 $app['db']->purge($name);
             }
         }
+        self::disconnectRedis($app);
+    }
+
+    public static function disconnectRedis(Application $app): void
+    {
         if ($app->resolved('redis')) {
             foreach (array_keys($app['redis']->connections() ?? []) as $name) {
                 $app['redis']->purge($name);
