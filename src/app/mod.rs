@@ -47,6 +47,8 @@ pub struct Application {
     pub engines: BTreeMap<&'static str, Arc<dyn Engine>>,
     /// The engine for requests for which no route names another.
     pub engine: &'static str,
+    /// The engine for other scripts than the front controller, if `engine` runs only that.
+    pub others: Option<&'static str>,
     /// What the names of the engines begin with before the names in routes: a site's name and a
     /// slash, or nothing.
     pub prefix: &'static str,
@@ -380,7 +382,15 @@ impl Application {
             _ => look_up(site, parts, path, look.now, origin, Pace::Prompt),
         };
         match found {
-            Resolution::Script(script) => Ok(RoutedRequest::Script(engine, script, wishes)),
+            Resolution::Script(script) => {
+                if let Some(others) = self.others
+                    && choice.action.is_none()
+                    && !site.is_front(&script)
+                {
+                    engine = others;
+                }
+                Ok(RoutedRequest::Script(engine, script, wishes))
+            }
             Resolution::File(file) if tree.site.is_secret(&file) => {
                 Err(reject(StatusCode::NOT_FOUND, "no such file"))
             }

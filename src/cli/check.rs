@@ -15,8 +15,8 @@ use super::options::ServeArgs;
 use super::value_lint::suspicious_values;
 use super::work_part::WorkPart;
 use super::{
-    addresses, boot_script, config_trust, exposed_files, file_access, htaccess, running, served,
-    site_plans, spool_access, tls, user_ini,
+    addresses, boot_script, config_trust, exposed_files, file_access, htaccess, other_scripts,
+    running, served, site_plans, spool_access, tls, user_ini,
 };
 use crate::app::DocumentTree;
 use crate::app::site::routes::Routes;
@@ -172,9 +172,21 @@ async fn check_site(
             "the application cannot be booted, and `classic` will serve it: {obstacle}"
         ));
     }
-    match engine_setup::pools(project, config, hosts) {
+    let pools = engine_setup::pools(project, config, hosts);
+    match pools.and_then(|pools| other_scripts::with_pool(pools, project)) {
         Ok(all) => {
+            if let Some(engine) = other_scripts::engine(&all, "")
+                && let Some(scripts) = other_scripts::find(&all, project)
+            {
+                findings.fine("other scripts", format_args!("{scripts}: `{engine}`"));
+            }
             for name in config.pool.keys() {
+                if all.first().is_some_and(|main| main.name == name) {
+                    findings.note(format_args!(
+                        "[pool.{name}] has no effect, because `{name}` is the main engine, which \
+                         [engine], [php] and [env] set up"
+                    ));
+                }
                 let is_of_queues = [WORK_POOL, SCHEDULE_POOL].contains(&name.as_str());
                 if !is_of_queues && !all.iter().any(|pool| pool.name == name) {
                     findings.note(format_args!(

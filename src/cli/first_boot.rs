@@ -12,7 +12,7 @@ use tracing::{debug, error, info};
 
 use super::revalidation::BootPace;
 use super::served::{PoolSizes, ServedSite};
-use super::{boot_engines, config_lint, learning};
+use super::{boot_engines, config_lint, learning, other_scripts};
 use crate::app::compression::dav_scripts::DavScripts;
 use crate::app::{Application, DocumentTree};
 
@@ -180,6 +180,7 @@ impl ServedSite {
         let application = Arc::new(Application {
             tree: arc_swap::ArcSwap::from_pointee(tree),
             engine: plan.main,
+            others: other_scripts::engine(pools.iter().map(|it| &it.pool_config), plan.prefix),
             prefix: plan.prefix,
             engines,
             metrics: self.metrics.clone(),

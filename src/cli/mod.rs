@@ -38,6 +38,7 @@ mod memory_trim;
 mod new;
 mod next_configuration;
 mod options;
+mod other_scripts;
 mod packaging;
 mod page_diff;
 mod planned_text;

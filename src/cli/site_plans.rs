@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use tracing::{error, info, warn};
 
 use super::engine_setup::{self, PlannedPool};
-use super::{boot_script, learned_pages};
+use super::{boot_script, learned_pages, other_scripts};
 use crate::app::host::HostPattern;
 use crate::config::Config;
 use crate::config::sites::SiteConfig;
@@ -170,7 +170,8 @@ impl SitePlan {
     /// The name of the main engine, and the pools.
     fn pools(&self) -> anyhow::Result<(&'static str, Vec<PlannedPool>)> {
         let (project, config) = (&self.project, &self.config);
-        let mut pool_configs = engine_setup::pools(project, config, &self.hosts)?;
+        let pool_configs = engine_setup::pools(project, config, &self.hosts)?;
+        let mut pool_configs = other_scripts::with_pool(pool_configs, project)?;
         for pool in &mut pool_configs {
             pool.name = self.label(pool.name);
             let limit = config.http.slow_request.0;

@@ -102,12 +102,21 @@ pub struct PoolSettings {
 /// Checks the names of pools. With `[[site]]`, the site's name and a slash come before them.
 fn pools<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, PoolSettings>, D::Error> {
     let pools = BTreeMap::<String, PoolSettings>::deserialize(from)?;
-    match pools.keys().find(|name| name.contains('/')) {
-        None => Ok(pools),
-        Some(name) => Err(D::Error::custom(format_args!(
-            "{name:?} cannot be the name of a pool: names have no `/`"
-        ))),
+    for (name, pool) in &pools {
+        if name.contains('/') {
+            return Err(D::Error::custom(format_args!(
+                "{name:?} cannot be the name of a pool: names have no `/`"
+            )));
+        }
+        if let Some(other) = pool.engine.as_ref().filter(|engine| *engine != name)
+            && engines::find(name).is_ok()
+        {
+            return Err(D::Error::custom(format_args!(
+                "the pool {name:?} cannot have the engine {other:?}: its name is that of an engine"
+            )));
+        }
     }
+    Ok(pools)
 }
 
 /// Checks that a process's environment can hold these variables. Errors do not repeat values, which
@@ -183,7 +192,8 @@ impl Config {
         let pool = self.pool.get(name)?.clone();
         let mut config = self.clone();
         let engine = &mut config.engine;
-        engine.name = pool.engine.or(engine.name.take());
+        let named = engines::find(name).ok().map(|_| name.to_string());
+        engine.name = pool.engine.or(named).or(engine.name.take());
         // The number or the bounds, whichever the pool sets.
         if let Some(count) = pool.workers {
             engine.fix_workers(count);

@@ -122,6 +122,26 @@ fn single_value_stands_for_a_list_of_one() {
 }
 
 #[test]
+fn pool_named_like_an_engine_has_no_other() {
+    let engine = |pool: &str| -> Result<Option<String>, toml::de::Error> {
+        let config: Config = toml::from_str(&format!("engine.name = 'rewind'\n{pool}"))?;
+        let name = config.pool.keys().next().unwrap();
+        Ok(config.for_pool(name).unwrap().engine.name)
+    };
+    for (pool, expected) in [
+        ("pool.classic.workers = 1", "classic"),
+        ("pool.classic.engine = 'classic'", "classic"),
+        ("pool.own.workers = 1", "rewind"),
+        ("pool.own.engine = 'worker'", "worker"),
+    ] {
+        assert_eq!(engine(pool).unwrap().as_deref(), Some(expected), "{pool}");
+    }
+    let error = engine("pool.classic.engine = 'worker'").unwrap_err();
+    let says = "the pool \"classic\" cannot have the engine \"worker\"";
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+#[test]
 fn repeated_extensions_add_up_and_other_entries_are_replaced() {
     let mut php = BTreeMap::new();
     for (name, value) in [

@@ -22,6 +22,12 @@ impl Settings {
         self.min_workers.is_some() || self.max_workers.is_some()
     }
 
+    /// Begins with one worker, and has the configured number only under load.
+    pub fn begin_with_one(&mut self) {
+        self.max_workers = self.max_workers.or(self.workers.take());
+        self.min_workers = Some(1);
+    }
+
     /// Sets the largest number of workers.
     pub fn limit_workers(&mut self, most: usize) {
         if self.scales() {
@@ -162,6 +168,21 @@ mod tests {
             error.contains("`roadrunner`") && error.contains("engine.workers"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn pool_that_begins_with_one_worker_has_the_configured_number_at_most() {
+        for (text, most) in [
+            ("workers = 5", Some(5)),
+            ("min_workers = 3\nmax_workers = 4", Some(4)),
+            ("", None),
+        ] {
+            let mut settings: Settings = toml::from_str(text).unwrap();
+            let own = *worker_range(&settings).unwrap().end();
+            settings.begin_with_one();
+            let most = most.unwrap_or(own);
+            assert_eq!(worker_range(&settings).unwrap(), 1..=most, "{text}");
+        }
     }
 
     #[test]

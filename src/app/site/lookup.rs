@@ -285,6 +285,22 @@ impl Site {
         names_file && !is_uploaded && !is_hidden
     }
 
+    /// The script that a file below the document root is for requests. `.htaccess` files are not
+    /// considered.
+    pub fn script_of(&self, file: &Path) -> Option<Script> {
+        let name = file.strip_prefix(self.root.path()).ok()?.to_str()?;
+        let raw = encode(&format!("/{name}"));
+        let path = normalize(&raw).ok()?;
+        let (files, stop) = path.files();
+        if stop.is_some() || self.reject(&path).is_some() {
+            return None;
+        }
+        match self.find_script(&path, files, Instant::now())? {
+            Resolution::Script(script) if *script.filename == *file => Some(script),
+            _ => None,
+        }
+    }
+
     /// Whether requests get into a directory below the document root, also if links lead to it.
     pub fn enters(&self, directory: &Path) -> bool {
         let relative = directory.strip_prefix(self.root.path());

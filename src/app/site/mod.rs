@@ -258,6 +258,12 @@ impl Site {
         self.front_controller.as_ref()
     }
 
+    /// Whether a script is the front controller's file.
+    pub fn is_front(&self, script: &Script) -> bool {
+        let front = self.front_controller.as_ref();
+        front.is_some_and(|front| front.filename == script.filename)
+    }
+
     /// Whether the file must never be sent, regardless of how it was found.
     pub fn is_secret(&self, found: &FoundFile) -> bool {
         self.secret.is(found)

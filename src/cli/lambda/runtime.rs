@@ -19,6 +19,7 @@ use crate::cli::engine_setup;
 use crate::cli::engine_setup::PoolConfig;
 use crate::cli::events;
 use crate::cli::options::{Project, log_files};
+use crate::cli::other_scripts;
 use crate::cli::served::open_tree;
 use crate::cli::stop_signals::StopSignals;
 use crate::config::{Config, Loaded};
@@ -185,13 +186,16 @@ async fn function(
 
     let is_application = handler.is_none() || front.is_some() || config.engine.script.is_some();
     let mut engines: BTreeMap<&'static str, Arc<dyn Engine>> = BTreeMap::new();
-    let mut engine = EVENTS;
+    let (mut engine, mut others) = (EVENTS, None);
     if is_application {
         let mut config = config.clone();
         let workers = config.engine.workers.unwrap_or(concurrency);
         config.engine.fix_workers(workers);
         engine = engine_setup::chosen(project, &config)?.name;
-        for pool_config in engine_setup::pools(project, &config, &[])? {
+        let pools = engine_setup::pools(project, &config, &[])?;
+        let pools = other_scripts::with_pool(pools, project)?;
+        others = other_scripts::engine(&pools, "");
+        for pool_config in pools {
             let name = pool_config.name;
             engines.insert(
                 name,
@@ -221,6 +225,7 @@ async fn function(
         tree: arc_swap::ArcSwap::from_pointee(tree),
         engines,
         engine,
+        others,
         prefix: "",
         metrics,
     });

@@ -12,14 +12,18 @@ use super::connection::{ApiRequest, RuntimeConnection};
 /// Registers an extension without events. Lambda kills a runtime without SIGTERM unless there is an
 /// extension. The runtime itself may be one, and without events it costs no time.
 pub async fn register(connection: RuntimeConnection) {
-    match tokio::time::timeout(LIMIT, attempt(connection)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => info!(
-            error,
-            "cannot register as an extension; Lambda will kill this process without SIGTERM \
-             (lambda.extension)"
-        ),
-        Err(_) => info!("Lambda did not accept the extension in time (lambda.extension)"),
+    let attempt = tokio::spawn(async {
+        if let Err(error) = attempt(connection).await {
+            info!(
+                error,
+                "cannot register as an extension; Lambda will kill this process without SIGTERM \
+                 (lambda.extension)"
+            );
+        }
+    });
+    // The attempt goes on: Lambda waits for a registered extension to ask for an event.
+    if tokio::time::timeout(LIMIT, attempt).await.is_err() {
+        info!("Lambda did not accept the extension in time (lambda.extension)");
     }
 }
 
