@@ -275,6 +275,18 @@ fn finishes_within_the_shutdown_time() -> bool {
     true
 }
 
+/// Lambda waits until a registered extension asks for an event.
+#[test]
+fn extension_that_lambda_accepts_late_asks_for_its_event_too() {
+    let api = Api::start();
+    let late = std::time::Duration::from_secs(3);
+    api.reply("/extension/register", 1, super::api::Reply::After(late));
+    let function = Function::begin(api, Dir::new(&[("index.php", "<?php echo 'x';")]), &[]);
+    assert_eq!(function.get("l-1", "/").text(), "x");
+    let asks = function.api.take("/extension/event/next");
+    assert_eq!(asks.header("Lambda-Extension-Identifier"), Some("e-1"));
+}
+
 #[test]
 fn missing_extensions_api_does_not_stop_the_function() {
     let function = Function::start(
