@@ -292,9 +292,9 @@ engine_contract! {
         // A process per request takes its time. tests/recovery shows that ten thousand leave
         // nothing behind.
         let many = match (engine.is_standing(), engine.entry.serves_one) {
-            (true, false) => 500,
-            (true, true) => 100,
-            (false, _) => 15,
+            (true, false) => 250,
+            (true, true) => 50,
+            (false, _) => 8,
         };
         let (engine, echo) = (&engine, &echo);
         futures_util::future::join_all((0..8).map(|asker| async move {
