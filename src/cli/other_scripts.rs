@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::boot_script;
 use super::engine_setup::{self, PoolConfig};
@@ -13,8 +14,9 @@ use crate::engines;
 /// The engine, and the name of its pool.
 const CLASSIC: &str = "classic";
 
-/// The limit of examined files, because the start waits.
+/// The limits of examined files and of the time for them, because the start waits.
 const MOST_ENTRIES: usize = 10_000;
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// The limit of named scripts.
 const NAMED: usize = 5;
@@ -33,7 +35,7 @@ pub(super) fn find(pools: &[PoolConfig], project: &Path) -> Option<OtherScripts>
     let main = pools.first().filter(|main| runs_front_only(main))?;
     // The start reports a directory that cannot be opened.
     let site = engine_setup::open_site(&engine_setup::release(project), &main.config).ok()?;
-    let found = OtherScripts::of(&site, MOST_ENTRIES);
+    let found = OtherScripts::of(&site, MOST_ENTRIES, Some(Instant::now() + LONGEST));
     (!found.names.is_empty() || !found.is_complete).then_some(found)
 }
 
@@ -83,7 +85,7 @@ fn runs_front_only(main: &PoolConfig) -> bool {
 
 impl OtherScripts {
     /// Those that requests can name, whatever `.htaccess` files say.
-    fn of(site: &Site, max: usize) -> OtherScripts {
+    fn of(site: &Site, max: usize, deadline: Option<Instant>) -> OtherScripts {
         let mut names = Vec::new();
         let runs_some = site.may_run_scripts_below(site.root(), None);
         let mut enters = |entry: &WalkedEntry<'_>| {
@@ -107,7 +109,10 @@ impl OtherScripts {
             }
             false
         };
-        let is_complete = !runs_some || root_walk::walk(site.root(), max, &mut enters);
+        let is_complete = !runs_some || {
+            let end = root_walk::walk_until(site.root(), max, deadline, &mut enters);
+            end.stopped_by.is_none()
+        };
         names.sort();
         OtherScripts { names, is_complete }
     }
@@ -119,8 +124,8 @@ impl Display for OtherScripts {
         match (self.names.len(), self.is_complete) {
             (NAMED, _) => out.write_str(" and maybe more"),
             (_, true) => Ok(()),
-            (0, false) => write!(out, "maybe, after the first {MOST_ENTRIES} files"),
-            (_, false) => write!(out, " among the first {MOST_ENTRIES} files"),
+            (0, false) => out.write_str("maybe, after the first files"),
+            (_, false) => out.write_str(" among the first files"),
         }
     }
 }
@@ -278,7 +283,7 @@ mod tests {
         };
         let of = |settings: &Settings, max| {
             let site = Site::open(root.path(), settings, None).unwrap();
-            OtherScripts::of(&site, max)
+            OtherScripts::of(&site, max, None)
         };
         let found = of(&settings, MOST_ENTRIES);
         let all = "/deep/er/tool.php, /other.php, /sub/index.php";
