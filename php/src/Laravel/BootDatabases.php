@@ -19,8 +19,8 @@ final class BootDatabases
         .'|pragma\s+\w+_(?:x?info|list))\b/i';
 
     /** Parts of such statements that configure it nevertheless. */
-    private const CONFIGURES = '/(?:\bset_\w+|_lock\w*|load_extension)\s*\(|\binto\s+(?:temp|[@#])'
-        .'|\bpg_settings\b|:=|;\s*\S/i';
+    private const CONFIGURES = '/(?<!\binto )\b(?:set_\w+|\w*_lock\w*|load_extension)\s*\('
+        .'|\binto\s+(?:temp(?:orary)?\b|[@#])|\bpg_settings\b|:=|;\s*\S/i';
 
     /** @var \WeakMap<Connection, string> the first other statement of each connection */
     private readonly \WeakMap $statements;
