@@ -55,7 +55,8 @@ static void copy_type(char *to, size_t size)
 	}
 }
 
-/* Whether the boot script restores the boot after the decoded request: it is `3/3`, or `0/00`. */
+/* Whether the boot script restores the boot after the decoded request: its two numbers are equal,
+ * as in `3/3`, or 0 in a trial (`0/00`). */
 static bool is_last(void)
 {
 	const char *text = SURUS_VAR(surus_request, "SURUS_WARMUP");

@@ -49,7 +49,7 @@ pub struct Args {
     /// Run the schedule of the Laravel application, too
     #[arg(long)]
     schedule: bool,
-    /// Number of PHP processes
+    /// Number of PHP processes that run jobs
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// Engine that runs PHP; `surus engines` lists all [default: rewind for jobs of Laravel and
