@@ -75,6 +75,8 @@ impl Surus {
         args: &[&str],
         env: &[(&str, &str)],
     ) -> Result<Surus, String> {
+        // One pipe, so that the log has what was printed before the line that ends the start.
+        let (output, both) = std::io::pipe().unwrap();
         let mut child = server
             .args(["--listen", "127.0.0.1:0"])
             .args(args)
@@ -82,14 +84,15 @@ impl Surus {
             .env("STATE_DIRECTORY", state_directory())
             .envs(env.iter().copied())
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(both.try_clone().unwrap())
+            .stderr(both)
             .spawn()
             .unwrap();
+        // It has the pipe open.
+        drop(server);
         let log = Arc::new(Mutex::new(String::new()));
         let (said, listening) = mpsc::channel();
-        follow(child.stdout.take().unwrap(), log.clone(), said.clone());
-        follow(child.stderr.take().unwrap(), log.clone(), said);
+        follow(output, log.clone(), said);
         match listening.recv_timeout(Duration::from_secs(120)) {
             Ok(url) => {
                 let address = url.trim_start_matches("http://").to_string();
@@ -236,6 +239,7 @@ fn follow(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>, said: mps
         let mut line = Vec::new();
         while matches!(lines.read_until(b'\n', &mut line), Ok(n) if n > 0) {
             let text = String::from_utf8_lossy(&line).into_owned();
+            log.lock().unwrap().push_str(&text);
             if let Some(at) = text.find("listening on http://") {
                 let url = text[at + "listening on ".len()..]
                     .split_whitespace()
@@ -243,7 +247,6 @@ fn follow(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>, said: mps
                     .unwrap();
                 let _ = said.send(url.to_string());
             }
-            log.lock().unwrap().push_str(&text);
             line.clear();
         }
     });
