@@ -162,6 +162,8 @@ static bool enter_serving(void)
 	sapi_deactivate();
 	surus_boot_shutdown_set_aside();
 	surus_file_hooks_leave_data();
+	/* Before warm-ups, because a connection in an unreachable cycle would count as left open. */
+	gc_collect_cycles();
 	if (!keeps_responses || !surus_warmups_run(&serving.handler, &serving.handler_cache)) {
 		return false;
 	}

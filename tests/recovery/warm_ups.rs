@@ -1,5 +1,7 @@
 //! Tests that `surus_restore_boot()` restores what warm-ups change, whatever values the boot has.
 
+use std::net::TcpListener;
+
 use crate::booted::try_booted;
 use crate::site::Site;
 
@@ -40,6 +42,32 @@ fn boot_script_restores_values_behind_references_in_arrays() {
             "{engine}: {}",
             site.surus.log()
         );
+    }
+}
+
+/// The check of open connections comes after the collection.
+#[test]
+fn boot_warms_up_although_an_unreachable_cycle_holds_a_connection() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let script = format!(
+        "
+        $cycle = new stdClass();
+        $cycle->self = $cycle;
+        $cycle->connection = stream_socket_client('tcp://{address}');
+        unset($cycle);
+        surus_serve(function () {{
+            static $boot = 'cold';
+            if (isset($_GET['warm'])) {{
+                $boot = 'warm';
+            }}
+            echo isset($_GET['warm']) ? 'once' : $boot;
+        }});"
+    );
+    for engine in ["rewind", "fork", "standby"] {
+        let site = warmed_up(engine, &script, "/?warm=1");
+        let seen = site.get("/hello.php").body;
+        assert_eq!(seen, "warm", "{engine}: {}", site.surus.log());
     }
 }
 
