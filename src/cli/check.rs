@@ -226,6 +226,11 @@ async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
 fn site(project: &Path, config: &Config, tree: &DocumentTree, findings: &Findings) {
     let (site, root) = (&tree.site, tree.site.root());
     findings.fine("document root", root.display());
+    let uploads = config.site.no_php.as_deref().unwrap_or_default();
+    if !uploads.is_empty() {
+        let uploads = uploads.join(", ");
+        findings.fine("no PHP", format_args!("below {uploads} (site.no_php)"));
+    }
     let others = other_roots(project, &config.site);
     if !others.is_empty() {
         findings.note(format_args!(

@@ -24,6 +24,17 @@ pub enum DetectedApplication {
     Unknown,
 }
 
+impl DetectedApplication {
+    /// The URL paths below which the framework publishes what visitors upload.
+    pub fn uploads(&self) -> Option<Vec<String>> {
+        let (Self::Known(framework) | Self::NotBootable { framework, .. }) = self else {
+            return None;
+        };
+        // `artisan storage:link` makes this link (config/filesystems.php).
+        (framework.kind == FrameworkKind::Laravel).then(|| vec!["/storage".to_owned()])
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Framework {
     pub kind: FrameworkKind,

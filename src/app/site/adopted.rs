@@ -89,7 +89,7 @@ impl Site {
         site.falls_back = settings.fallback;
         site.has_files = settings.files;
         site.index = index(&settings.index)?;
-        site.no_php = settings::no_php(&settings.no_php)?;
+        site.no_php = settings::no_php(settings.no_php.as_deref().unwrap_or_default())?;
         site.scriptless = false;
         site.htaccess = settings.htaccess.then(|| Htaccess::new(Arc::default()));
         site.secret = described.secret;

@@ -184,7 +184,7 @@ impl Site {
             falls_back: settings.fallback,
             has_files: settings.files,
             index: index(&settings.index)?,
-            no_php: settings::no_php(&settings.no_php)?,
+            no_php: settings::no_php(settings.no_php.as_deref().unwrap_or_default())?,
             scriptless: false,
             recent: Recent::new(),
             htaccess: settings.htaccess.then(|| Htaccess::new(Arc::default())),

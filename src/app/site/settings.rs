@@ -25,9 +25,10 @@ pub struct Settings {
     /// Which symbolic links out of the document root are followed: `inside` none; `owner` (the
     /// default) links of root or of the target's owner; `follow` all.
     pub symlinks: Symlinks,
-    /// URL paths below which visitors can upload files: PHP there is never run and never sent.
+    /// URL paths below which visitors can upload files: PHP there is never run and never sent. If
+    /// not set, those of the application's framework.
     #[serde(deserialize_with = "for_uploads")]
-    pub no_php: Vec<String>,
+    pub no_php: Option<Vec<String>>,
     /// Whether the rules of `.htaccess` files about access, PHP and redirects apply, as listed in
     /// docs/reference/htaccess.md.
     pub htaccess: bool,
@@ -53,7 +54,7 @@ impl Default for Settings {
             files: true,
             index: vec!["index.php".into(), "index.html".into()],
             symlinks: Symlinks::default(),
-            no_php: Vec::new(),
+            no_php: None,
             htaccess: true,
             fallback: true,
             hidden: Vec::new(),
@@ -102,6 +103,6 @@ fn indexes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> 
     checked_list(from, |names| index(names).map(drop))
 }
 
-fn for_uploads<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked_list(from, |prefixes| no_php(prefixes).map(drop))
+fn for_uploads<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    checked_list(from, |prefixes| no_php(prefixes).map(drop)).map(Some)
 }

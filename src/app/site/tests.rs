@@ -308,7 +308,7 @@ proptest! {
         static PROJECT: LazyLock<TempDir> = LazyLock::new(project);
         let symlinks = if follow { Symlinks::Follow } else { Symlinks::Inside };
         let uploads = if uploads { vec!["/uploads".to_owned()] } else { Vec::new() };
-        let settings = Settings { symlinks, no_php: uploads.clone(), ..Settings::default() };
+        let settings = Settings { symlinks, no_php: Some(uploads.clone()), ..Settings::default() };
         for site in sites(&PROJECT, &settings) {
             let filename = match site.resolve(&raw) {
                 Resolution::File(found) => {

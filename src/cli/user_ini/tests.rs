@@ -105,7 +105,7 @@ fn user_ini_of_directories_in_which_no_script_runs_is_not_missed() {
         inside.map(|path| path.display().to_string()).collect()
     };
     let settings = |hidden: &[&str]| Settings {
-        no_php: vec!["/uploads".to_owned()],
+        no_php: Some(vec!["/uploads".to_owned()]),
         hidden: hidden.iter().map(|pattern| (*pattern).to_owned()).collect(),
         ..Settings::default()
     };

@@ -6,7 +6,7 @@ use super::*;
 fn uploaded_php_is_neither_run_nor_sent() {
     check(
         &Settings {
-            no_php: vec!["/uploads/".into()],
+            no_php: Some(vec!["/uploads/".into()]),
             ..Settings::default()
         },
         &[

@@ -8,7 +8,7 @@ fn inner_links_are_followed_but_expose_no_hidden_file() {
         check(
             &Settings {
                 symlinks,
-                no_php: vec!["/uploads".into()],
+                no_php: Some(vec!["/uploads".into()]),
                 ..Settings::default()
             },
             &[

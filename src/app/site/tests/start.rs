@@ -222,7 +222,7 @@ fn invalid_settings_stop_the_start_and_name_the_allowed_values() {
     for uploads in ["uploads", "/a/../b", "/", ""] {
         fails(
             Settings {
-                no_php: vec![uploads.into()],
+                no_php: Some(vec![uploads.into()]),
                 ..default()
             },
             None,
