@@ -1,6 +1,8 @@
 //! An application as Laravel 11 and newer create it: `bootstrap/app.php` configures it, and there
 //! is no kernel of its own.
 
+use std::os::unix::fs::symlink;
+
 use super::client::Client;
 use super::laravel_visitors::{self, CONVERSATION, TOKEN, is_booted};
 use super::site::{BOOTING, Site};
@@ -47,6 +49,51 @@ fn unmodified_laravel_13_is_booted_by_one_word() {
         is_booted(&surus, engine);
         same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
     }
+}
+
+#[test]
+fn warm_up_that_another_script_answers_is_left_out_and_named() {
+    let tools = "<?php echo 'tools by ', getenv('SURUS_ENGINE');";
+    let site = unmodified().write("public/tools/index.php", tools);
+    let warmup = [("SURUS_ENGINE_WARMUP", "[\"/tools/\"]")];
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &warmup);
+    Client::new(&surus.url)
+        .get("/tools/")
+        .ok()
+        .says("tools by classic");
+    surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
+    let log = surus.log();
+    let is_named = |line: &str| {
+        line.contains("left out of the warm-ups, because `classic` runs its script")
+            && line.contains("page=\"/tools/\"")
+    };
+    assert!(log.lines().any(is_named), "{log}");
+    assert!(!log.contains("the warm-up /tools/ has status"), "{log}");
+}
+
+#[test]
+fn php_that_visitors_of_laravel_have_uploaded_does_not_run() {
+    let site = unmodified()
+        .write("storage/app/public/up/evil.php", "<?php echo 'ran';")
+        .write("storage/app/public/up/a.txt", "a text");
+    // As `artisan storage:link` does.
+    symlink("../storage/app/public", site.www().join("public/storage")).unwrap();
+    for engine in ["classic", "rewind"] {
+        let arguments = ["--engine", engine, "--workers", "1"];
+        let surus = site.serve_with(&arguments, &[]);
+        let client = Client::new(&surus.url);
+        assert_eq!(client.get("/storage/up/evil.php").status, 403, "{engine}");
+        client.get("/storage/up/a.txt").ok().says("a text");
+        drop(surus);
+        let surus = site.serve_with(&arguments, &[("SURUS_SITE_NO_PHP", "[]")]);
+        let client = Client::new(&surus.url);
+        client.get("/storage/up/evil.php").ok().says("ran");
+    }
+    let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_surus"));
+    let output = check.arg("check").arg(site.www()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let expected = "no PHP           below /storage (site.no_php)";
+    assert!(said.contains(expected), "{said}");
 }
 
 /// Boots create services of Laravel ahead, but run no code of the application for that.

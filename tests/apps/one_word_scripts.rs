@@ -4,8 +4,9 @@
 use std::process::Command;
 
 use super::client::Client;
-use super::one_word::slim;
+use super::one_word::{slim, warnings};
 use super::site::{BOOTING, Site};
+use crate::common::Surus;
 
 const SAYS: &str = "<?php echo basename(__DIR__), '/', basename(__FILE__),
     $_SERVER['PATH_INFO'] ?? '', ' ', getenv('SURUS_ENGINE');";
@@ -75,12 +76,109 @@ fn rule_of_the_user_decides_about_other_scripts() {
 }
 
 #[test]
+fn script_that_appears_after_the_start_is_named_at_the_reload() {
+    let site = slim();
+    let serving = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    serving.wait_for_log(|log| log.contains("script=\"surus://boot/slim.php\""));
+    let reload = || {
+        let (said, has_reloaded) = surus("reload", &site, &[]);
+        assert!(has_reloaded, "{said}");
+    };
+    reload();
+    assert!(!serving.log().contains("were added since"));
+    std::fs::write(site.www().join("public/new.php"), SAYS).unwrap();
+    reload();
+    serving.wait_for_log(|log| {
+        let mut lines = log.lines();
+        lines.any(|line| line.contains("were added since") && line.contains("path=/new.php"))
+    });
+}
+
+#[test]
 fn check_names_other_scripts_and_what_runs_them() {
-    let site = application();
-    let mut check = Command::new(env!("CARGO_BIN_EXE_surus"));
-    check.arg("check").arg(site.www());
-    let output = check.args(["--engine", "rewind"]).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    let said = check(&application(), &["--engine", "rewind"]);
     let named = "other scripts    /other.php, /sub/index.php: `classic`";
     assert!(said.contains(named), "{said}");
+}
+
+fn check(site: &Site, arguments: &[&str]) -> String {
+    surus("check", site, arguments).0
+}
+
+/// The output of a command, and whether it has succeeded.
+fn surus(command: &str, site: &Site, arguments: &[&str]) -> (String, bool) {
+    let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"));
+    surus.arg(command).arg(site.www()).args(arguments);
+    let output = surus.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (String::from_utf8(said).unwrap(), output.status.success())
+}
+
+const WAF: &str = "<?php if (isset($_GET['attack'])) { http_response_code(403); exit; }";
+const PREPENDS: &str = "auto_prepend_file = waf.php\n";
+
+#[test]
+fn user_ini_of_other_scripts_applies_on_classic_and_stops_no_boot() {
+    let site = application().write("public/sub/waf.php", WAF);
+    let arguments = ["--engine", "rewind", "--workers", "1"];
+    let is_served = |serving: &Surus| {
+        let client = Client::new(&serving.url);
+        let front = client.get("/?q=a").ok().text();
+        assert!(front.starts_with("rewind a "), "{front}");
+        assert_eq!(client.get("/sub/?attack=1").status, 403);
+        let other = client.get("/sub/").ok().text();
+        assert_eq!(other, "sub/index.php classic");
+    };
+    let serving = site.serve_with(&arguments, &[]);
+    assert_eq!(Client::new(&serving.url).get("/sub/?attack=1").status, 200);
+    let site = site.write("public/sub/.user.ini", PREPENDS);
+    let (said, has_reloaded) = surus("reload", &site, &[]);
+    assert!(has_reloaded, "{said}");
+    is_served(&serving);
+    drop(serving);
+    let serving = site.serve_with(&arguments, &[]);
+    is_served(&serving);
+    let log = serving.log();
+    assert!(warnings(&log).is_empty(), "{log}");
+    let said = check(&site, &arguments[..2]);
+    let is_named = ["is not read", "would not run"].map(|text| said.contains(text));
+    assert_eq!(is_named, [false, false], "{said}");
+}
+
+#[test]
+fn user_ini_of_scripts_that_a_rule_sends_to_the_booted_engine_stops_the_boot() {
+    let rule = "[[route]]\nprefix = '/sub/'\nengine = 'rewind'\n";
+    let site = application()
+        .write("surus.toml", &format!("engine.name = 'rewind'\n{rule}"))
+        .write("public/sub/waf.php", WAF)
+        .write("public/sub/.user.ini", PREPENDS);
+    let why = "sub/.user.ini sets auto_prepend_file (waf.php), which would not run";
+    let said = check(&site, &[]);
+    assert!(said.contains(why), "{said}");
+    let serving = site.serve_with(&["--workers", "1"], &[]);
+    serving.wait_for_log(|log| warnings(log).iter().any(|line| line.contains(why)));
+    assert_eq!(Client::new(&serving.url).get("/sub/?attack=1").status, 403);
+}
+
+#[test]
+fn section_of_php_ini_for_other_scripts_applies_on_classic_and_stops_no_boot() {
+    let site = application().write("public/sub/waf.php", WAF);
+    let sub = site.www().join("public/sub");
+    let sub = sub.display();
+    let section = format!("[PATH={sub}]\nauto_prepend_file = {sub}/waf.php\n");
+    // Root reads no php.ini that PHP's user may change.
+    let of_root = Site::new().write("php.ini", &section);
+    let file = of_root.www().join("php.ini").display().to_string();
+    let ini = [("SURUS_ENGINE_INI_FILE", file.as_str())];
+    let serving = site.serve_with(&["--engine", "rewind", "--workers", "1"], &ini);
+    let client = Client::new(&serving.url);
+    let front = client.get("/?q=a").ok().text();
+    assert!(front.starts_with("rewind a "), "{front}");
+    assert_eq!(client.get("/sub/?attack=1").status, 403);
+    let rule = "[[route]]\nprefix = '/sub/'\nengine = 'rewind'\n";
+    let site = site.write("surus.toml", &format!("engine.name = 'rewind'\n{rule}"));
+    drop(serving);
+    let serving = site.serve_with(&["--workers", "1"], &ini);
+    serving.wait_for_log(|log| !warnings(log).is_empty() && log.contains("[PATH="));
+    assert_eq!(Client::new(&serving.url).get("/sub/?attack=1").status, 403);
 }

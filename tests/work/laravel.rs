@@ -1,5 +1,6 @@
 //! Laravel's jobs without configuration: pushed by Laravel, decided by Laravel.
 
+mod boot_connections;
 mod console;
 mod features;
 mod files;
@@ -40,7 +41,7 @@ impl Laravel {
                 "Illuminate\\Database\\DatabaseServiceProvider::class,\n        \
                  Illuminate\\Redis\\RedisServiceProvider::class,\n        \
                  Illuminate\\Queue\\QueueServiceProvider::class,\n        \
-                 App\\Package::class,\n        Illuminate\\Pipeline",
+                 App\\Package::class,\n        App\\Boots::class,\n        Illuminate\\Pipeline",
             )
             .replace(
                 "bootstrap/app.php",
@@ -61,7 +62,8 @@ impl Laravel {
             .write("counted.php", kills::COUNTED)
             .write("artisan", "<?php // only its presence counts here\n");
         let classes = features::CLASSES.into_iter().chain(limits::CLASSES);
-        let classes = classes.chain([kills::CLASS]).chain(console::CLASSES);
+        let classes = classes.chain([kills::CLASS, boot_connections::CLASS]);
+        let classes = classes.chain(console::CLASSES);
         let site = classes.fold(site, |site, (name, class)| {
             let class = format!("<?php\nnamespace App;\n{class}\n");
             site.write(&format!("app/{name}.php"), &class)

@@ -7,6 +7,7 @@ use Illuminate\Database\Events\QueryExecuted;
 use Illuminate\Foundation\Application;
 use Illuminate\Support\ConfigurationUrlParser;
 use Illuminate\Support\Str;
+use Surus\DatabaseSession;
 
 /**
  * Closes the connections to databases and Redis that the boot has opened: the processes that serve
@@ -14,13 +15,13 @@ use Illuminate\Support\Str;
  */
 final class BootDatabases
 {
-    /** Statements that leave nothing in a session, so that a new connection is like the boot's. */
+    /** Statements that leave nothing in a session, not even what DatabaseSession does not see. */
     private const PLAIN = '/^[\s(]*(?:select|show|with|insert|update|delete'
         .'|pragma\s+\w+_(?:x?info|list))\b/i';
 
     /** Parts of such statements that configure it nevertheless. */
     private const CONFIGURES = '/(?<!\binto )\b(?:set_\w+|\w*_lock\w*|load_extension)\s*\('
-        .'|\binto\s+(?:temp(?:orary)?\b|[@#])|\bpg_settings\b|:=|;\s*\S/i';
+        .'|\binto\s+@|:=|;\s*\S/i';
 
     /** @var \WeakMap<Connection, string> the first other statement of each connection */
     private readonly \WeakMap $statements;
@@ -45,10 +46,10 @@ final class BootDatabases
                 || preg_match('/:memory:|mode=memory/', (string) $connection->getDatabaseName())) {
                 continue;
             }
-            if ($reason = $this->reasonToKeep((string) $name, $connection)) {
+            $reason = $this->reasonToKeep((string) $name, $connection)
+                ?? $this->closeOne((string) $name, $connection, $pdo);
+            if ($reason) {
                 error_log("surus: the boot's database connection $name stays open: $reason");
-            } else {
-                $this->closeOne((string) $name, $connection, array_keys($pdo));
             }
         }
         Runner::disconnectRedis($this->app);
@@ -106,19 +107,44 @@ final class BootDatabases
             $all['DirectPdo'] = $connection->getRawDirectPdo();
         }
 
-        return array_filter($all);
+        return $all;
+    }
+
+    /**
+     * Closes it if a new connection has the same session, and tells otherwise why not.
+     *
+     * @param array<string, mixed> $pdo
+     */
+    private function closeOne(string $name, Connection $connection, array $pdo): ?string
+    {
+        $this->connectLater($name, $connection, $pdo);
+        foreach ($pdo as $kind => $one) {
+            // Connects as a request would.
+            $connect = static fn () => $connection->{"get$kind"}();
+            $reason = $one instanceof \PDO ? DatabaseSession::difference($one, $connect) : null;
+            if ($reason) {
+                foreach ($pdo as $kind => $one) {
+                    $connection->{"set$kind"}($one);
+                }
+
+                return $reason;
+            }
+        }
+        $this->connectLater($name, $connection, $pdo);
+
+        return null;
     }
 
     /**
      * The object stays, with what providers have set on it, and connects when it is used.
      *
-     * @param list<string> $kinds
+     * @param array<string, mixed> $pdo
      */
-    private function closeOne(string $name, Connection $connection, array $kinds): void
+    private function connectLater(string $name, Connection $connection, array $pdo): void
     {
         $connect = fn (): Connection => $this->app->make('db')->reconnect($name);
         // All, because reconnect() would close those that a request has opened.
-        foreach ($kinds as $kind) {
+        foreach (array_keys(array_filter($pdo)) as $kind) {
             $connection->{"set$kind"}(static fn () => $connect()->{"get$kind"}());
         }
     }

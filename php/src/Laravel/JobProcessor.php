@@ -23,9 +23,7 @@ final class JobProcessor
 
     public function __construct(private readonly Application $app)
     {
-        if (!$app->hasBeenBootstrapped()) {
-            $app->make(Kernel::class)->bootstrap();
-        }
+        $bootstrap = new Bootstrap($app, $app->make(Kernel::class));
         // As `queue:work` does; the worker leaves this to its callers.
         $app->make('events')->listen(JobFailed::class, function (
             JobFailed $failed
@@ -46,6 +44,7 @@ final class JobProcessor
         if ($app->bound('cache')) {
             $worker->setCache($app->make('cache')->driver());
         }
+        $bootstrap->end();
     }
 
     /** Forgets what the last job has left in the application. */

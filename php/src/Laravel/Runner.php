@@ -36,8 +36,7 @@ final class Runner
         // for them.
         $boot = new BootRequest($app);
         $app->instance('request', $boot->request);
-        $databases = Engine::copiesBoot() ? new BootDatabases($app) : null;
-        $kernel->bootstrap();
+        $bootstrap = new Bootstrap($app, $kernel);
         // Needed by every request: routes, and the view compiler and finder.
         $app->make('router');
         $app->make('view');
@@ -61,7 +60,7 @@ final class Runner
             if (Engine::copiesBoot()) {
                 Isolation::compileRoutes($app);
             }
-            $databases?->close();
+            $bootstrap->end();
             Warmup::saveBoot();
             surus_serve($runner->answer(...));
         }
@@ -134,13 +133,16 @@ final class Runner
     }
 
     /**
-     * Disconnects databases: forked processes would share the connections of a warm-up.
+     * Disconnects databases: forked processes would share the connections of a warm-up. Those that
+     * the end of the boot has left open stay open.
      */
     public static function disconnect(Application $app): void
     {
         if ($app->resolved('db')) {
-            foreach (array_keys($app['db']->getConnections()) as $name) {
-                $app['db']->purge($name);
+            foreach ($app['db']->getConnections() as $name => $connection) {
+                if (!Bootstrap::keeps($connection)) {
+                    $app['db']->purge($name);
+                }
             }
         }
         self::disconnectRedis($app);

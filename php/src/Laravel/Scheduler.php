@@ -30,13 +30,12 @@ final class Scheduler
     public function __construct(private readonly Application $app)
     {
         $kernel = $app->make(Kernel::class);
-        if (!$app->hasBeenBootstrapped()) {
-            $kernel->bootstrap();
-        }
+        $bootstrap = new Bootstrap($app, $kernel);
         if ($kernel instanceof ConsoleKernel && class_exists(ApplicationBuilder::class)) {
             // withSchedule() of Laravel 11 and newer adds its events when Artisan is created.
             \Closure::bind(static fn () => $kernel->getArtisan(), null, ConsoleKernel::class)();
         }
+        $bootstrap->end();
     }
 
     public function handle(array $asked): ?array

@@ -28,6 +28,9 @@ final class Messages
         $kernel->boot();
         $this->messenger = Messenger::of($kernel);
         $this->transports = new Transports($this->messenger);
+        if (Engine::copiesBoot()) {
+            BootDatabases::close(Server::connections($kernel->getContainer()));
+        }
     }
 
     /** Boots the application's kernel. */

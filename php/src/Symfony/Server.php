@@ -93,7 +93,7 @@ final class Server
         Failure::reportOf(static function () use ($kernel, &$server): void {
             $server = new self($kernel);
             if (Engine::copiesBoot()) {
-                self::disconnect(self::container($server->inner));
+                BootDatabases::close(self::connections(self::container($server->inner)));
             }
         });
         // On `worker`, a kernel that cannot be cloned handles warm-ups itself, and is not restored.
@@ -226,7 +226,7 @@ final class Server
             $this->inner->shutdown();
             $this->inner->boot();
             $priming?->apply($this->inner);
-            self::disconnect(self::container($this->inner));
+            BootDatabases::close(self::connections(self::container($this->inner)));
             $this->restoreProcess();
         }
     }
@@ -242,11 +242,23 @@ final class Server
     }
 
     /**
-     * Disconnects Doctrine: forked processes would share the connections of the boot and of
-     * warm-ups. Its bundle names them in a parameter, because services may use them without the
-     * registry.
+     * Disconnects Doctrine: forked processes would share the connections of warm-ups. Those that
+     * the end of the boot has left open stay open.
      */
     public static function disconnect(?ContainerInterface $container): void
+    {
+        foreach (self::connections($container) as $connection) {
+            BootDatabases::closeUnlessKept($connection);
+        }
+    }
+
+    /**
+     * Doctrine's connections that are in use. Its bundle names them in a parameter, because
+     * services may use them without the registry.
+     *
+     * @return array<string, object> by name, without databases in memory
+     */
+    public static function connections(?ContainerInterface $container): array
     {
         $used = [];
         if ($container?->hasParameter($name = 'doctrine.connections')) {
@@ -255,13 +267,13 @@ final class Server
         } elseif ($container?->initialized('doctrine')) {
             $used = $container->get('doctrine')->getConnections();
         }
-        foreach ($used as $connection) {
+
+        return array_filter($used, static function (object $connection): bool {
             $has = method_exists($connection, 'getParams') ? $connection->getParams() : [];
+
             // In memory, the connection is the database.
-            if (empty($has['memory']) && !str_contains($has['path'] ?? '', ':memory:')) {
-                $connection->close();
-            }
-        }
+            return empty($has['memory']) && !str_contains($has['path'] ?? '', ':memory:');
+        });
     }
 
     private static function container(?KernelInterface $kernel): ?ContainerInterface

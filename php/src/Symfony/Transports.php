@@ -74,7 +74,8 @@ final class Transports
     {
         foreach ($this->used as $transport) {
             if ($transport instanceof DoctrineTransport) {
-                self::read(self::read($transport, 'connection'), 'driverConnection')->close();
+                $connection = self::read($transport, 'connection');
+                BootDatabases::closeUnlessKept(self::read($connection, 'driverConnection'));
             } elseif ($transport instanceof RedisTransport
                 && ($client = self::opened(self::read($transport, 'connection')))) {
                 $client->close();

