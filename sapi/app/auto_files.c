@@ -228,11 +228,12 @@ static bool is_below(const char *path, const char *directory)
 	return strncmp(path, directory, len) == 0 && path[len] == '/';
 }
 
-/* Whether requests may run scripts to which php.ini's section for this directory applies, although
- * it does not apply to the boot's script. */
+/* Whether requests to this engine may run scripts to which php.ini's section for this directory
+ * applies, although it does not apply to the boot's script. */
 static bool is_for_others(const char *directory)
 {
-	return surus_settings.document_root && is_below(directory, surus_settings.document_root) &&
+	return !surus_settings.leaves_others && surus_settings.document_root &&
+	        is_below(directory, surus_settings.document_root) &&
 	        !is_below(surus_settings.script, directory);
 }
 

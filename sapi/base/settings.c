@@ -121,6 +121,8 @@ bool surus_settings_read(int fd)
 			surus_settings.code_name = value;
 		} else if (IS("document_root")) {
 			surus_settings.document_root = value;
+		} else if (IS("leaves_others")) {
+			surus_settings.leaves_others = *value == '1';
 		} else if (IS("project")) {
 			surus_settings.project = value;
 		} else if (IS("project_target")) {

@@ -17,6 +17,7 @@ struct surus_settings {
 	char *code;
 	char *code_name; /* its name in messages */
 	char *document_root; /* DOCUMENT_ROOT during the boot */
+	bool leaves_others; /* no request for another script of the document root gets here */
 	char *project; /* the application's directory as the user has named it; NULL: not given */
 	char *project_target; /* where its links led when the boot was prepared */
 	bool warms_up; /* there are warm-ups */

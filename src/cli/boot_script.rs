@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use crate::app::detect::{self, DetectedApplication, Framework, FrameworkKind, package_directory};
-use crate::app::site::routes::RouteRule;
+use crate::app::site::routes::{self, RouteRule};
 use crate::config::Config;
 use crate::engines::{Code, EngineEntry};
 
@@ -71,6 +71,13 @@ pub fn is_checkpoint(framework: &Framework) -> bool {
 /// Whether the boot script answers for the front controller only. WordPress's runs every script.
 pub fn runs_front_only(kind: FrameworkKind) -> bool {
     kind != FrameworkKind::WordPress
+}
+
+/// Whether this pool answers for the front controller only. If a `[[route]]` names it, it also
+/// answers requests for other scripts. With `[[site]]`, its name comes after that of its site.
+pub fn leaves_others(kind: FrameworkKind, pool: &str, rules: &[RouteRule]) -> bool {
+    let name = pool.rsplit('/').next();
+    runs_front_only(kind) && routes::engines(rules).all(|engine| name != Some(engine))
 }
 
 /// Requests that need a process which has not loaded the application.

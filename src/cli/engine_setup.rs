@@ -40,6 +40,8 @@ pub fn look_at_application(project: &Path, config: &mut Config) {
             None => DetectedApplication::Unknown,
         },
     };
+    let site = &mut config.site;
+    site.no_php = site.no_php.take().or_else(|| config.application.uploads());
     let boots = chosen(project, config).is_ok_and(|entry| entry.boots_script());
     if let (true, DetectedApplication::Known(framework)) = (boots, &config.application) {
         config.route.extend(boot_script::routes(framework.kind));
@@ -135,6 +137,12 @@ impl PoolConfig {
     pub fn framework(&self) -> Option<&Framework> {
         let boots = self.entry.boots_script() && self.entry.runs_scripts();
         boot_script::find(&self.config.application).filter(|_| boots)
+    }
+
+    /// Whether no request for another script than the front controller gets here.
+    pub fn leaves_others(&self) -> bool {
+        let kind = self.framework().map(|framework| framework.kind);
+        kind.is_some_and(|kind| boot_script::leaves_others(kind, self.name, &self.config.route))
     }
 
     /// Whether to warm up without URLs: the boot script then discards what a warm-up leaves.
@@ -386,7 +394,8 @@ pub fn warm_up_requests(pool_config: &PoolConfig, site: &Site) -> anyhow::Result
         false => Vec::new(),
     };
     let alone = pool_config.warms_up_alone();
-    warm_ups::requests(&learned, &pool_config.config.engine.warmup, alone, site)
+    let warmup = &pool_config.config.engine.warmup;
+    warm_ups::requests(&learned, warmup, alone, pool_config.leaves_others(), site)
 }
 
 fn finder(project: PathBuf, pool_config: PoolConfig) -> FindScript {
@@ -413,6 +422,7 @@ fn finder(project: PathBuf, pool_config: PoolConfig) -> FindScript {
             code: framework
                 .map(|framework| boot_script::code(framework, release))
                 .transpose()?,
+            leaves_others: pool_config.leaves_others(),
             script,
             project: target.map(|target| Linked {
                 path: project.clone(),

@@ -5,6 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tracing::warn;
+
 use super::boot_script;
 use super::engine_setup::{self, PoolConfig};
 use super::root_walk::{self, WalkedEntry};
@@ -66,6 +68,20 @@ pub(super) fn with_pool(
     Ok(pools)
 }
 
+/// Warns of scripts that have appeared since the start, which has added no pool for them.
+pub(super) fn warn_of_new(main: &PoolConfig, project: &Path) {
+    if let Some(found) = find(std::slice::from_ref(main), project)
+        && !found.names.is_empty()
+    {
+        warn!(
+            engine = main.name,
+            path = %found,
+            "scripts that were added since the start do not run, and the booted application \
+             answers for them; restart Surus to run them on `classic`"
+        );
+    }
+}
+
 /// The name of the pool that runs the scripts which the main one, the first, does not run. With
 /// `[[site]]`, it begins with `prefix`.
 pub(super) fn engine<'a>(
@@ -78,8 +94,8 @@ pub(super) fn engine<'a>(
     pools.find(is_classic).map(|pool| pool.name)
 }
 
-fn runs_front_only(main: &PoolConfig) -> bool {
-    let framework = main.framework();
+fn runs_front_only(pool: &PoolConfig) -> bool {
+    let framework = pool.framework();
     framework.is_some_and(|framework| boot_script::runs_front_only(framework.kind))
 }
 
@@ -122,10 +138,14 @@ impl Display for OtherScripts {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         out.write_str(&self.names.join(", "))?;
         match (self.names.len(), self.is_complete) {
-            (NAMED, _) => out.write_str(" and maybe more"),
+            (0, false) => write!(
+                out,
+                "none found before the search ended ({MOST_ENTRIES} files or {} seconds); any \
+                 others",
+                LONGEST.as_secs()
+            ),
+            (NAMED, _) | (_, false) => out.write_str(" and maybe more"),
             (_, true) => Ok(()),
-            (0, false) => out.write_str("maybe, after the first files"),
-            (_, false) => out.write_str(" among the first files"),
         }
     }
 }
@@ -277,7 +297,7 @@ mod tests {
         symlink("sub", root.path().join("linked")).unwrap();
         symlink("nowhere.php", root.path().join("dangling.php")).unwrap();
         let mut settings = Settings {
-            no_php: vec!["/uploads".into()],
+            no_php: Some(vec!["/uploads".into()]),
             hidden: vec!["/internal/".into()],
             ..Settings::default()
         };
@@ -290,6 +310,8 @@ mod tests {
         assert_eq!((found.to_string().as_str(), found.is_complete), (all, true));
         let found = of(&settings, 0);
         assert_eq!((found.names.is_empty(), found.is_complete), (true, false));
+        let ended = "none found before the search ended (10000 files or 5 seconds); any others";
+        assert_eq!(found.to_string(), ended);
         for number in 0..NAMED {
             write(&root, &format!("{number}.php"), "<?php");
         }

@@ -17,7 +17,8 @@ use super::access_logs::AccessLogs;
 use super::engine_setup::PlannedPool;
 use super::learning::{self, Learner};
 use super::site_plans::{Plans, SitePlan};
-use super::{adopted_trees, boot_engines, config_lint, engine_setup, revalidation};
+use super::stop_signals::ENDING;
+use super::{adopted_trees, boot_engines, config_lint, engine_setup, other_scripts, revalidation};
 use crate::app::by_host::ByHost;
 use crate::app::error_pages::ErrorPages;
 use crate::app::site::routes::{self, Routes};
@@ -301,7 +302,7 @@ impl ServedSite {
         let reload = tokio::spawn(async move {
             let _booting = self.booting.lock().await;
             if self.is_over.load(Ordering::Acquire) {
-                bail!("shutting down");
+                bail!(ENDING);
             }
             if self.hosted.application.get().is_none() {
                 self.boot_again().await?;
@@ -315,9 +316,26 @@ impl ServedSite {
                 "" => info!("reloaded"),
                 site => info!(site, "reloaded"),
             }
+            self.clone().warn_of_new_scripts();
             Ok(())
         });
         reload.await?
+    }
+
+    /// Warns of scripts that no pool runs, because the start has not found them.
+    fn warn_of_new_scripts(self: Arc<Self>) {
+        let Some(application) = self.hosted.application.get() else {
+            return;
+        };
+        let main = application.engines.get(application.engine);
+        let is_booted = main.is_some_and(|main| main.status().instead.is_none());
+        if is_booted && application.others.is_none() {
+            tokio::task::spawn_blocking(move || {
+                if let Some((_, main)) = self.pools().next() {
+                    other_scripts::warn_of_new(&main.pool_config, &self.plan().project);
+                }
+            });
+        }
     }
 
     /// Opens the site's directories again, because a symbolic link to them may have changed.

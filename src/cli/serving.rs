@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::served::Served;
+use super::stop_signals::ENDING;
 use crate::fronts::http::{CurrentService, Service};
 
 /// How often a replaced service is looked at, until its last request has a response.
@@ -52,7 +53,7 @@ impl Serving {
     pub fn exchange(&self, service: Service, served: Arc<Served>) -> anyhow::Result<()> {
         let mut current = self.lock();
         if current.is_ending {
-            bail!("shutting down");
+            bail!(ENDING);
         }
         let sites = std::mem::replace(&mut current.served, served);
         // From here on, every request that has the old service is counted by its `Arc`.

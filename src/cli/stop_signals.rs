@@ -7,6 +7,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::keeper::REPEATED;
 
+/// Why a server that shuts down rejects a reload.
+pub(super) const ENDING: &str =
+    "Surus is shutting down and reloads nothing; start it again when it has ended";
+
 pub(super) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,

@@ -149,8 +149,9 @@ pub(super) fn unread_by(
     };
     let root = site.root();
     let mut found = unread(&site, &script, name, Instant::now() + LONGEST);
+    let runs_rest = is_main && !pool.leaves_others();
     if let Ok(routes) = Routes::new(&pool.config.route, &pool.config.site) {
-        let is_for_this = |file: &Path| !is_for_another(&routes, root, file, pool.name, is_main);
+        let is_for_this = |file: &Path| !is_for_another(&routes, root, file, pool.name, runs_rest);
         found.files.retain(|file| is_for_this(file));
         found
             .unreadable
@@ -190,9 +191,9 @@ pub(super) fn unread_by(
     })
 }
 
-/// Whether rules send requests for any script next to this file to another pool. Without a rule,
-/// requests go to the main pool. With `[[site]]`, the pool's name comes after that of its site.
-fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str, is_main: bool) -> bool {
+/// Whether no request for a script next to this file goes to this pool. `runs_rest`: requests for
+/// which no rule names a pool do. With `[[site]]`, the pool's name comes after that of its site.
+fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str, runs_rest: bool) -> bool {
     let directory = file.parent().and_then(|path| path.strip_prefix(root).ok());
     let Some(directory) = directory.and_then(Path::to_str) else {
         return false;
@@ -212,7 +213,7 @@ fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str, is_main
         match chosen.action {
             Some(Action::Engine(name)) => pool != Some(name.as_str()),
             Some(Action::Files(_) | Action::Redirect(_) | Action::Deny) => true,
-            None => !is_main,
+            None => !runs_rest,
         }
     };
     // A rule may be for one script or one method.

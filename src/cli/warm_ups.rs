@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use http::{HeaderValue, Request, Uri, header};
+use tracing::warn;
 
 use crate::app::host::HostPattern;
 use crate::app::site::{Resolution, Site};
@@ -19,11 +20,13 @@ pub const NO_PAGE: &str = "/surus-warm-up-of-a-page-that-does-not-exist";
 /// The requests of `engine.warmup`, after those for learned pages. `SURUS_WARMUP` tells PHP the
 /// number of the request and their total. An application can then skip what only a client's request
 /// may cause, and the boot script can clean up after the last. A warm-up with `SURUS_WARMUP_AUTO`
-/// may fail.
+/// may fail. `leaves_others`: no request for another script than the front controller gets to the
+/// application.
 pub fn requests(
     learned: &[String],
     warmup: &Warmup,
     alone: bool,
+    leaves_others: bool,
     site: &Site,
 ) -> anyhow::Result<Vec<Event>> {
     let mut events = Vec::new();
@@ -46,8 +49,17 @@ pub fn requests(
             .push(("SURUS_WARMUP_AUTO".into(), "1".into()));
         events.push(event);
     }
-    for url in warmup.urls() {
-        events.push(get(url, site).context("engine.warmup")?);
+    for page in warmup.urls() {
+        let event = get(page, site).context("engine.warmup")?;
+        if leaves_others && !site.is_front(&event.script) {
+            warn!(
+                page,
+                "left out of the warm-ups, because `classic` runs its script and the boot is of \
+                 the front controller; take it out of engine.warmup"
+            );
+            continue;
+        }
+        events.push(event);
     }
     let of = events.len();
     for (number, event) in (1..).zip(&mut events) {
@@ -188,7 +200,7 @@ mod tests {
         assert_eq!(rewritten.path, "/page");
         assert!(get_learned("/other", &site).is_none());
         let pages = ["/other".to_owned(), "/page".to_owned()];
-        let warm_ups = requests(&pages, &Warmup::off(), false, &site).unwrap();
+        let warm_ups = requests(&pages, &Warmup::off(), false, false, &site).unwrap();
         assert_eq!(warm_ups.len(), 2);
         assert_eq!(warm_ups[0].request.uri(), "/other");
         assert_eq!(warm_ups[0].script.rewritten, None);

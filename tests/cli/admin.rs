@@ -85,6 +85,23 @@ fn status_ready_fails_once_the_shutdown_has_begun() {
 }
 
 #[test]
+fn reload_during_the_shutdown_says_what_to_do() {
+    let toml = "http.shutdown_delay = '10m'\n";
+    let project = project(&[("index.php", "<?php echo 'hello';"), ("surus.toml", toml)]);
+    let serving = Surus::serve(project.path(), &["--workers", "1"]);
+    serving.signal("TERM");
+    let began = Instant::now();
+    let said = loop {
+        let said = surus(&["reload", project.path().to_str().unwrap()], &[]);
+        if said.status != 0 || began.elapsed() > Duration::from_secs(60) {
+            break said;
+        }
+    };
+    assert_eq!((said.status, said.stdout.as_str()), (1, ""));
+    says(&said.stderr, &["Surus is shutting down", "start it again"]);
+}
+
+#[test]
 fn reload_rejects_what_needs_a_restart_and_keeps_the_old_configuration() {
     let toml = "engine.workers = 1\n[env]\nSECRET = 'one'\n";
     let project = project(&[("index.php", "<?php echo 'hello';"), ("surus.toml", toml)]);

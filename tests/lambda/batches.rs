@@ -91,6 +91,7 @@ impl Workers {
                     document_root: found.1.clone(),
                     project: None,
                     code: None,
+                    leaves_others: false,
                     warmup: Vec::new(),
                 })
             }),

@@ -49,6 +49,12 @@ pub async fn open(
              user, and with the same --config?"
         )
     };
+    let ended = || {
+        format!(
+            "the surus at {address} has not answered, because it has ended or is ending; see its \
+             log, and start it again"
+        )
+    };
     let response = match address {
         Address::Unix(socket) => {
             let stream = UnixStream::connect(socket)
@@ -60,7 +66,8 @@ pub async fn open(
             let stream = TcpStream::connect(socket).await.with_context(not_running)?;
             exchange(stream, request).await
         }
-    }?;
+    }
+    .with_context(ended)?;
     if response.status() == StatusCode::MISDIRECTED_REQUEST {
         bail!(
             "{address}: {}; two projects need two addresses (admin.listen)",
@@ -83,4 +90,26 @@ async fn exchange(
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     Ok(sender.send_request(request).await?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn surus_that_ends_before_it_answers_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("admin.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let address = Address::Unix(socket);
+        let asked = ask(&address, directory.path(), Method::POST, "/-/reload");
+        let ends = async { drop(listener.accept().await.unwrap()) };
+        let (answer, ()) = tokio::join!(asked, ends);
+        let error = format!("{:#}", answer.unwrap_err());
+        let expected = format!("the surus at {address} has not answered, because it has ended");
+        assert!(error.starts_with(&expected), "{error}");
+    }
 }

@@ -125,6 +125,7 @@ impl Subject {
                     document_root: document_root.clone(),
                     project: None,
                     code: None,
+                    leaves_others: false,
                     warmup: Vec::new(),
                 })
             }),

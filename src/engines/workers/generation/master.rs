@@ -104,6 +104,8 @@ pub struct Boot {
     pub project: Option<Linked>,
     /// A boot script of Surus that runs in its place.
     pub code: Option<Code>,
+    /// Whether no request for another script of the document root gets here.
+    pub leaves_others: bool,
     /// `DOCUMENT_ROOT` while it boots.
     pub document_root: String,
     /// Served once after the boot, before the first event.
@@ -293,6 +295,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, slots: u16, groups: &[u32]) -> anyho
             put("code_name", &code.name)?;
         }
         put("document_root", &boot.document_root)?;
+        put("leaves_others", if boot.leaves_others { "1" } else { "0" })?;
         // Only a path in UTF-8 can be passed; without it, links are not checked.
         let linked = boot.project.as_ref();
         let linked = linked.and_then(|linked| linked.path.to_str().zip(linked.target.to_str()));
