@@ -1,8 +1,8 @@
 <?php
 
 /*
- * A boot written by hand: the same application handles all requests, warm-ups too. Every visitor
- * finds what a warm-up leaves in it. It shows how fast a warm boot can be, and is no advice.
+ * A boot written by hand: the application that serves has handled each page before. Every visitor
+ * finds what these requests have left in it. It shows how fast a warm boot can be, and is no advice.
  */
 
 use Illuminate\Contracts\Http\Kernel;
@@ -15,11 +15,16 @@ $app->instance('request', Request::create('/'));
 $kernel = $app->make(Kernel::class);
 $kernel->bootstrap();
 
-surus_serve(static function () use ($app, $kernel): void {
+foreach (['/list', '/page', '/api/json'] as $path) {
+    $request = Request::create($path);
+    $kernel->terminate($request, $kernel->handle($request));
+}
+// Workers cannot share a connection of the boot.
+$app['db']->purge();
+
+surus_serve(static function () use ($kernel): void {
     $request = Request::capture();
     $response = $kernel->handle($request);
     $response->send();
     $kernel->terminate($request, $response);
-    // Workers cannot share a connection of the boot.
-    isset($_SERVER['SURUS_WARMUP']) && $app['db']->purge();
 });
