@@ -31,14 +31,12 @@ final class DatabaseSession
 
     /**
      * Tells why the connection cannot be replaced by a new one. Null if both sessions are the same.
-     *
-     * @param object              $connection a `PDO`, `mysqli`, `PgSql\Connection` or `SQLite3`
-     * @param \Closure(): object  $connect
+     * Both closures return a `PDO`, `mysqli`, `PgSql\Connection` or `SQLite3`.
      */
-    public static function difference(object $connection, \Closure $connect): ?string
+    public static function difference(\Closure $connection, \Closure $connect): ?string
     {
         try {
-            $old = (new self($connection))->describe();
+            $old = (new self($connection()))->describe();
             $new = (new self($connect()))->describe();
         } catch (\Throwable $e) {
             return 'it cannot be compared with a new one: '
@@ -79,8 +77,8 @@ final class DatabaseSession
     private static function attributes(\PDO $pdo, string $driver): array
     {
         $attributes = [];
-        // The server's information has counters.
-        $pattern = '/^(?:'.strtoupper($driver).'_)?ATTR_(?!SERVER_INFO$)/';
+        // The others are the server's: counters, or the name of one of several hosts.
+        $pattern = '/^(?:'.strtoupper($driver).'_)?ATTR_(?!SERVER_|CONNECTION_STATUS$)/';
         foreach ((new \ReflectionClass(\PDO::class))->getConstants() as $name => $number) {
             if (preg_match($pattern, $name)) {
                 try {
@@ -123,7 +121,9 @@ final class DatabaseSession
             : \PGSQL_TRANSACTION_IDLE !== pg_transaction_status($this->connection);
 
         return ['transaction' => $transaction] + array_column($this->rows(<<<'SQL'
-            SELECT name, setting FROM pg_settings
+            SELECT name, setting FROM pg_settings WHERE source = 'session'
+            UNION ALL SELECT 'LOAD', count(*)::text FROM pg_settings
+                WHERE name LIKE '%.%' AND name NOT LIKE 'plpgsql.%'
             UNION ALL SELECT 'current_user', current_user::text
             UNION ALL SELECT 'session_user', session_user::text
             UNION ALL SELECT 'temporary schema', (pg_my_temp_schema() <> 0)::text
@@ -140,11 +140,16 @@ final class DatabaseSession
     private function sqlite(): array
     {
         // It fails in a transaction. SQLite3 returns false then.
-        if (false === $this->connection->exec('BEGIN')) {
-            throw new \LogicException('it has an open transaction');
+        try {
+            $transaction = false === $this->connection->exec('BEGIN');
+        } catch (\Exception) {
+            $transaction = true;
         }
-        $this->connection->exec('COMMIT');
-        $session = [];
+        if (!$transaction) {
+            $this->connection->exec('COMMIT');
+        }
+        $changes = $transaction ? $this->rows('SELECT total_changes()') : null;
+        $session = ['transaction' => $transaction, 'uncommitted changes' => $changes];
         // Before a pragma reads the database, for which a new connection would wait.
         if ([['exclusive']] === $session['locking_mode'] = $this->rows('PRAGMA locking_mode')) {
             throw new \LogicException('it locks the database');
@@ -155,6 +160,17 @@ final class DatabaseSession
         if (!$session['function_list']) {
             throw new \LogicException('this SQLite does not list its functions');
         }
+        // Reading a schema adds these.
+        $session['module_list'] = array_filter(
+            array_column($session['module_list'], 0),
+            static fn (string $module) => !str_starts_with($module, 'pragma_')
+        );
+        sort($session['module_list']);
+        $session['database_list'] = array_filter(
+            array_column($session['database_list'], 2, 1),
+            static fn (string $name) => 'temp' !== $name,
+            \ARRAY_FILTER_USE_KEY
+        );
         $session['temporary tables'] = $this->rows('SELECT name FROM sqlite_temp_master');
         $session['case_sensitive_like'] = $this->rows("SELECT 'a' LIKE 'A'");
 

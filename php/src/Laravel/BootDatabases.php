@@ -121,7 +121,9 @@ final class BootDatabases
         foreach ($pdo as $kind => $one) {
             // Connects as a request would.
             $connect = static fn () => $connection->{"get$kind"}();
-            $reason = $one instanceof \PDO ? DatabaseSession::difference($one, $connect) : null;
+            $reason = $one instanceof \PDO
+                ? DatabaseSession::difference(static fn () => $one, $connect)
+                : null;
             if ($reason) {
                 foreach ($pdo as $kind => $one) {
                     $connection->{"set$kind"}($one);

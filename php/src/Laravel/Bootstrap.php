@@ -19,15 +19,13 @@ final class Bootstrap
 
     private readonly ?BootDatabases $databases;
 
-    /** An application that has been bootstrapped stays as it is: its statements are unknown. */
     public function __construct(
         private readonly Application $app,
         ConsoleKernel|HttpKernel $kernel
     )
     {
-        $begins = !$app->hasBeenBootstrapped();
-        $this->databases = $begins && Engine::copiesBoot() ? new BootDatabases($app) : null;
-        if ($begins) {
+        $this->databases = Engine::copiesBoot() ? new BootDatabases($app) : null;
+        if (!$app->hasBeenBootstrapped()) {
             $kernel->bootstrap();
         }
     }

@@ -10,7 +10,7 @@ use Surus\DatabaseSession;
  */
 final class BootDatabases
 {
-    /** @var ?\WeakMap<object, true> PHP's objects of the connections that stay open */
+    /** @var ?\WeakMap<object, true> the connections that stay open */
     private static ?\WeakMap $open = null;
 
     /**
@@ -25,7 +25,7 @@ final class BootDatabases
             if ($reason = self::reasonToKeep($connection)) {
                 error_log("surus: the boot's database connection $name stays open: $reason");
                 self::$open ??= new \WeakMap();
-                self::$open[self::native($connection)] = true;
+                self::$open[$connection] = true;
             } else {
                 $connection->close();
             }
@@ -38,12 +38,8 @@ final class BootDatabases
      */
     public static function closeUnlessKept(object $connection): void
     {
-        $stays = self::$open
-            && method_exists($connection, 'getDriver')
-            && $connection->isConnected()
-            && isset(self::$open[self::native($connection)])
-            && !$connection->isTransactionActive();
-        if (!$stays) {
+        $isOpen = isset(self::$open[$connection]) && $connection->isConnected();
+        if (!$isOpen || self::isInTransaction($connection)) {
             $connection->close();
         }
     }
@@ -53,7 +49,7 @@ final class BootDatabases
         if (!method_exists($connection, 'getDriver') || !$connection->isConnected()) {
             return null;
         }
-        if ($connection->isTransactionActive()) {
+        if (self::isInTransaction($connection)) {
             return 'it has an open transaction';
         }
         if (method_exists($connection, 'ensureConnectedToPrimary')) {
@@ -61,8 +57,8 @@ final class BootDatabases
         }
 
         return DatabaseSession::difference(
-            self::native($connection),
-            static function () use ($connection): object {
+            static fn (): mixed => self::native($connection),
+            static function () use ($connection): mixed {
                 // Connects as a request would, with Doctrine's listeners and middlewares.
                 $new = clone $connection;
                 $new->close();
@@ -72,8 +68,14 @@ final class BootDatabases
         );
     }
 
-    /** Its object of PHP, so that no statement of Surus is logged. */
-    private static function native(object $connection): object
+    /** Without auto-commit, Doctrine begins one as soon as it connects. */
+    private static function isInTransaction(object $connection): bool
+    {
+        return $connection->getTransactionNestingLevel() > ($connection->isAutoCommit() ? 0 : 1);
+    }
+
+    /** What PHP has for it, so that no statement of Surus is logged. */
+    private static function native(object $connection): mixed
     {
         if (method_exists($connection, 'getNativeConnection')) {
             return $connection->getNativeConnection();

@@ -226,7 +226,9 @@ final class Server
             $this->inner->shutdown();
             $this->inner->boot();
             $priming?->apply($this->inner);
-            BootDatabases::close(self::connections(self::container($this->inner)));
+            if (Engine::copiesBoot()) {
+                BootDatabases::close(self::connections(self::container($this->inner)));
+            }
             $this->restoreProcess();
         }
     }

@@ -1,6 +1,6 @@
 //! Tests that requests have the session that a boot has configured behind its framework.
 
-use super::{PRODUCTION, laravel, mariadb};
+use super::{PRODUCTION, laravel, mariadb, symfony};
 use crate::client::Client;
 use crate::database::Database;
 use crate::laravel_skeleton;
@@ -217,5 +217,85 @@ fn symfony_request_has_the_session_of_sqlite_that_a_bundle_configures() {
                 assert!(!log.contains(remedy), "{libraries} {engine}: {log}");
             }
         }
+    }
+}
+
+#[test]
+fn laravel_connection_to_sqlite_is_closed_after_reading_its_schema() {
+    let asks = "app('db')->select('SELECT name FROM pragma_table_xinfo(\"users\")');
+        app('db')->select('SELECT name FROM sqlite_temp_master');";
+    let site = laravel("laravel10", asks);
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    is_booted(&surus, "rewind");
+    let log = surus.log();
+    assert!(!log.contains("stays open"), "{log}");
+}
+
+/// Some drivers of Doctrine have no object of PHP, and some middlewares do not tell it.
+#[test]
+fn symfony_connection_that_cannot_be_compared_stays_open() {
+    for (native, reason) in [
+        (
+            "throw new \\LogicException('there is none')",
+            "there is none",
+        ),
+        (
+            "return fopen('php://memory', 'r')",
+            "must be of type object",
+        ),
+    ] {
+        let connection = format!(
+            "<?php
+
+namespace App;
+
+final class Database
+{{
+    public function ask(): void
+    {{
+    }}
+
+    public function getDriver(): object
+    {{
+        return $this;
+    }}
+
+    public function isConnected(): bool
+    {{
+        return true;
+    }}
+
+    public function isAutoCommit(): bool
+    {{
+        return true;
+    }}
+
+    public function getTransactionNestingLevel(): int
+    {{
+        return 0;
+    }}
+
+    public function getNativeConnection(): mixed
+    {{
+        {native};
+    }}
+
+    public function close(): void
+    {{
+    }}
+}}
+"
+        );
+        let site = symfony(&connection);
+        let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &PRODUCTION);
+        surus.wait_for_log(|log| log.contains("services created ahead in"));
+        Client::new(&surus.url).get("/json?q=asked").ok();
+        let kept = "connection default stays open: it cannot be compared with a new one: ";
+        surus.wait_for_log(|log| {
+            let line = log.lines().find(|line| line.contains(kept));
+            line.is_some_and(|line| line.contains(reason))
+        });
+        let log = surus.log();
+        assert!(!log.contains("cannot be booted"), "{log}");
     }
 }

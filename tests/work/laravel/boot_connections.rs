@@ -11,19 +11,29 @@ use super::{Laravel, debian, runs};
 /// A provider that does what the environment says.
 pub const CLASS: (&str, &str) = (
     "Boots",
-    r"final class Boots extends \Illuminate\Support\ServiceProvider
+    r#"final class Boots extends \Illuminate\Support\ServiceProvider
 {
     public function boot(): void
     {
         match (getenv('BOOTS')) {
             'query' => $this->app['db']->table('failed_jobs')->count(),
+            'library' => $this->loads($this->app['db']),
             'setting' => $this->app['db']->statement('PRAGMA cache_size = 100'),
             'redis' => $this->app['redis']->connection()->get('booted'),
             'socket' => $this->app->instance('socket', stream_socket_client(getenv('SOCKET'))),
             false => null,
         };
     }
-}",
+
+    private function loads(object $db): void
+    {
+        $body = 'BEGIN RETURN 1; END';
+        $db->getPdo()->exec(
+            "CREATE OR REPLACE FUNCTION one() RETURNS int LANGUAGE plpgsql AS '$body'"
+        );
+        $db->select('SELECT one()');
+    }
+}"#,
 );
 
 /// Runs jobs, none of which costs a worker, and returns the log.
@@ -50,6 +60,15 @@ fn jobs_run_if_a_provider_queries_the_database(kind: Kind) {
         let log = log_of_jobs(&laravel, || laravel.table.is_empty());
         assert!(!log.contains("stays open"), "{log}");
     }
+}
+
+/// The library has settings of its own, which a new connection has not loaded.
+#[test]
+fn jobs_run_if_a_query_of_the_boot_loads_a_library_of_postgresql() {
+    let mut laravel = Laravel::on(Kind::Postgres, &debian());
+    laravel.set("BOOTS", "library");
+    let log = log_of_jobs(&laravel, || laravel.table.is_empty());
+    assert!(!log.contains("stays open"), "{log}");
 }
 
 #[test]
