@@ -164,7 +164,8 @@ static bool enter_serving(void)
 	surus_file_hooks_leave_data();
 	/* Before warm-ups, because a connection in an unreachable cycle would count as left open. */
 	gc_collect_cycles();
-	if (!keeps_responses || !surus_warmups_run(&serving.handler, &serving.handler_cache)) {
+	if (EG(exception) || !keeps_responses ||
+	    !surus_warmups_run(&serving.handler, &serving.handler_cache)) {
 		return false;
 	}
 	if (surus_settings.engine != SURUS_WORKER) {
@@ -364,7 +365,10 @@ static PHP_FUNCTION(surus_checkpoint)
 	}
 	serving.rest = true;
 	if (!next_request()) {
-		zend_throw_unwind_exit();
+		/* An exception that a destructor has thrown is reported. */
+		if (!EG(exception)) {
+			zend_throw_unwind_exit();
+		}
 		return;
 	}
 	if (surus_settings.engine == SURUS_STANDBY) {

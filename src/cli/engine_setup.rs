@@ -33,15 +33,14 @@ pub fn release(project: &Path) -> PathBuf {
 /// configuration wins.
 pub fn look_at_application(project: &Path, config: &mut Config) {
     entry_script::set_runtime_of_composer(project, config);
+    let found = front(project, config).map(|front| detect::detect(project, &front));
+    let found = found.unwrap_or(DetectedApplication::Unknown);
+    let site = &mut config.site;
+    site.no_php = site.no_php.take().or_else(|| found.uploads());
     config.application = match has_own_boot(project, config) {
         true => DetectedApplication::Own,
-        false => match front(project, config) {
-            Some(front) => detect::detect(project, &front),
-            None => DetectedApplication::Unknown,
-        },
+        false => found,
     };
-    let site = &mut config.site;
-    site.no_php = site.no_php.take().or_else(|| config.application.uploads());
     let boots = chosen(project, config).is_ok_and(|entry| entry.boots_script());
     if let (true, DetectedApplication::Known(framework)) = (boots, &config.application) {
         config.route.extend(boot_script::routes(framework.kind));

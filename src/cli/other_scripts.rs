@@ -94,7 +94,8 @@ pub(super) fn engine<'a>(
     pools.find(is_classic).map(|pool| pool.name)
 }
 
-fn runs_front_only(pool: &PoolConfig) -> bool {
+/// Whether the pool's boot script answers for the front controller only.
+pub(super) fn runs_front_only(pool: &PoolConfig) -> bool {
     let framework = pool.framework();
     framework.is_some_and(|framework| boot_script::runs_front_only(framework.kind))
 }
@@ -127,7 +128,9 @@ impl OtherScripts {
         };
         let is_complete = !runs_some || {
             let end = root_walk::walk_until(site.root(), max, deadline, &mut enters);
-            end.stopped_by.is_none()
+            // Directories without access may have some, too.
+            let mut unread = end.unreadable.iter();
+            end.stopped_by.is_none() && !unread.any(|path| site.may_run_scripts_below(path, None))
         };
         names.sort();
         OtherScripts { names, is_complete }
@@ -138,12 +141,7 @@ impl Display for OtherScripts {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         out.write_str(&self.names.join(", "))?;
         match (self.names.len(), self.is_complete) {
-            (0, false) => write!(
-                out,
-                "none found before the search ended ({MOST_ENTRIES} files or {} seconds); any \
-                 others",
-                LONGEST.as_secs()
-            ),
+            (0, false) => out.write_str("none found, but not all was searched; any others"),
             (NAMED, _) | (_, false) => out.write_str(" and maybe more"),
             (_, true) => Ok(()),
         }
@@ -310,7 +308,7 @@ mod tests {
         assert_eq!((found.to_string().as_str(), found.is_complete), (all, true));
         let found = of(&settings, 0);
         assert_eq!((found.names.is_empty(), found.is_complete), (true, false));
-        let ended = "none found before the search ended (10000 files or 5 seconds); any others";
+        let ended = "none found, but not all was searched; any others";
         assert_eq!(found.to_string(), ended);
         for number in 0..NAMED {
             write(&root, &format!("{number}.php"), "<?php");

@@ -10,9 +10,10 @@ use surus_sys::regular_file;
 
 use super::engine_setup::{self, PoolConfig};
 use super::findings::Findings;
+use super::other_scripts;
 use super::root_walk::{self, WalkLimit};
 use crate::app::site::Site;
-use crate::app::site::routes::{Action, RequestFacts, Routes};
+use crate::app::site::routes::{Action, RequestFacts, RouteRule, Routes};
 use crate::engine::Report;
 
 /// The limits of a search, because the start and reloads wait for it.
@@ -132,7 +133,7 @@ pub(super) fn unread_by(
 ) -> Option<UnreadUserIni> {
     let name = report.get("user_ini.filename");
     let boots = pool.entry.boots_script() && pool.entry.runs_scripts();
-    if !boots || name.is_empty() {
+    if !boots || name.is_empty() || is_main && pool.leaves_others() {
         return None;
     }
     let (script, site) = match engine_setup::script_and_site(project, &pool.config) {
@@ -149,9 +150,13 @@ pub(super) fn unread_by(
     };
     let root = site.root();
     let mut found = unread(&site, &script, name, Instant::now() + LONGEST);
-    let runs_rest = is_main && !pool.leaves_others();
-    if let Ok(routes) = Routes::new(&pool.config.route, &pool.config.site) {
-        let is_for_this = |file: &Path| !is_for_another(&routes, root, file, pool.name, runs_rest);
+    let runs_rest = is_main && !other_scripts::runs_front_only(pool);
+    let rules = &pool.config.route;
+    if let Ok(routes) = Routes::new(rules, &pool.config.site) {
+        let is_for_this = |file: &Path| {
+            may_lead_to(rules, root, file, pool.name)
+                || !is_for_another(&routes, root, file, pool.name, runs_rest)
+        };
         found.files.retain(|file| is_for_this(file));
         found
             .unreadable
@@ -191,8 +196,48 @@ pub(super) fn unread_by(
     })
 }
 
-/// Whether no request for a script next to this file goes to this pool. `runs_rest`: requests for
-/// which no rule names a pool do. With `[[site]]`, the pool's name comes after that of its site.
+/// Whether a rule may send some request for a script next to this file to this pool, whatever
+/// conditions it has.
+fn may_lead_to(rules: &[RouteRule], root: &Path, file: &Path, pool: &str) -> bool {
+    let directory = file.parent().and_then(|path| path.strip_prefix(root).ok());
+    let directory = match directory.and_then(Path::to_str) {
+        None => return true,
+        Some("") => "/".to_owned(),
+        Some(directory) => format!("/{directory}/"),
+    };
+    let pool = pool.rsplit('/').next();
+    for rule in rules.iter().filter(|rule| decides(rule)) {
+        let prefix = rule.prefix.as_deref().unwrap_or("/");
+        let has_all = directory.starts_with(prefix);
+        if (has_all || prefix.starts_with(&directory)) && rule.engine.as_deref() == pool {
+            return true;
+        }
+        if has_all && !has_conditions(rule) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether requests that match go no further.
+fn decides(rule: &RouteRule) -> bool {
+    rule.engine.is_some() || rule.root.is_some() || rule.redirect.is_some() || rule.deny
+}
+
+/// Whether requests below `prefix` may not match.
+fn has_conditions(rule: &RouteRule) -> bool {
+    rule.host.is_some()
+        || rule.suffix.is_some()
+        || rule.regex.is_some()
+        || rule.methods.is_some()
+        || rule.cookie.is_some()
+        || rule.header.is_some()
+        || rule.query.is_some()
+}
+
+/// Whether requests for any script next to this file go to another pool, as far as samples show it.
+/// `runs_rest`: requests for which no rule names a pool go to this one. With `[[site]]`, the pool's
+/// name comes after that of its site.
 fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str, runs_rest: bool) -> bool {
     let directory = file.parent().and_then(|path| path.strip_prefix(root).ok());
     let Some(directory) = directory.and_then(Path::to_str) else {
@@ -217,8 +262,8 @@ fn is_for_another(routes: &Routes, root: &Path, file: &Path, pool: &str, runs_re
         }
     };
     // A rule may be for one script or one method.
-    let scripts = ["index.php", "surus-check.php"];
-    let methods = [Method::GET, Method::POST];
+    let scripts = ["", "index.php", "index.php/surus-check", "surus-check.php"];
+    let methods = [Method::GET, Method::POST, Method::PUT];
     methods
         .iter()
         .all(|method| scripts.iter().all(|script| leads_away(method, script)))

@@ -54,8 +54,8 @@ pub fn requests(
         if leaves_others && !site.is_front(&event.script) {
             warn!(
                 page,
-                "left out of the warm-ups, because `classic` runs its script and the boot is of \
-                 the front controller; take it out of engine.warmup"
+                "left out of the warm-ups, because another script than the booted front \
+                 controller answers it; take it out of engine.warmup"
             );
             continue;
         }

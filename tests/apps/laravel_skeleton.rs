@@ -64,7 +64,7 @@ fn warm_up_that_another_script_answers_is_left_out_and_named() {
     surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
     let log = surus.log();
     let is_named = |line: &str| {
-        line.contains("left out of the warm-ups, because `classic` runs its script")
+        line.contains("left out of the warm-ups, because another script than the booted front")
             && line.contains("page=\"/tools/\"")
     };
     assert!(log.lines().any(is_named), "{log}");

@@ -401,6 +401,13 @@ fn boot_after_an_exchange_of_the_link_has_one_release() {
     assert_eq!(said(), "a 1 public new new", "{}", surus.log());
 }
 
+/// Without the rule, `classic` runs these scripts.
+const ADMIN_ON_REWIND: &str = "engine.name = 'rewind'
+[[route]]
+prefix = '/admin/'
+engine = 'rewind'
+";
+
 #[test]
 fn application_with_a_firewall_that_no_boot_reads_is_served_by_classic_with_one_warning() {
     let site = slim()
@@ -408,9 +415,10 @@ fn application_with_a_firewall_that_no_boot_reads_is_served_by_classic_with_one_
         .write("public/admin/waf.php", "<?php exit('blocked');");
     let firewall = site.www().join("public/admin/waf.php");
     let ini = format!("auto_prepend_file = {}\n", firewall.display());
-    let site = site.write("public/admin/.user.ini", &ini);
-    let args = ["--engine", "rewind", "--workers", "1"];
-    let surus = site.serve_with(&args, &[]);
+    let site = site
+        .write("public/admin/.user.ini", &ini)
+        .write("surus.toml", ADMIN_ON_REWIND);
+    let surus = site.serve_with(&["--workers", "1"], &[]);
     let client = Client::new(&surus.url);
     assert_eq!(client.get("/?q=a").ok().text(), "a 1 public end");
     assert_eq!(client.get("/admin/").ok().text(), "blocked");
@@ -420,7 +428,7 @@ fn application_with_a_firewall_that_no_boot_reads_is_served_by_classic_with_one_
     assert!(log.contains(reason), "{log}");
     let command = |name: &str| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_surus"));
-        let said = command.arg(name).arg(site.www()).args(&args[..2]).output();
+        let said = command.arg(name).arg(site.www()).output();
         String::from_utf8(said.unwrap().stdout).unwrap()
     };
     let said = command("check");
@@ -438,7 +446,7 @@ fn changed_configuration_is_rejected_if_the_application_that_served_does_not_boo
     let site = site
         .write("public/admin/index.php", "<?php echo 'admin';")
         .write("public/admin/.user.ini", "auto_prepend_file = waf.php\n")
-        .write("surus.toml", "engine.name = 'rewind'\nengine.workers = 2\n");
+        .write("surus.toml", ADMIN_ON_REWIND);
     surus.signal("HUP");
     let kept = "nothing was reloaded, and the old configuration stays in use";
     surus.wait_for_log(|log| log.contains(kept) && log.contains("cannot boot the application"));

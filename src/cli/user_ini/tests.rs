@@ -178,6 +178,40 @@ fn user_ini_of_a_directory_that_a_rule_sends_to_another_pool_is_not_missed() {
     }
 }
 
+/// Whatever host, header or script they are for, unless all requests below go elsewhere before.
+#[test]
+fn rules_with_conditions_may_lead_to_a_pool() {
+    let rule = |prefix: &str, engine: &str| RouteRule {
+        prefix: Some(prefix.to_owned()),
+        engine: Some(engine.to_owned()),
+        ..RouteRule::default()
+    };
+    let by_header = |prefix: &str, engine: &str| RouteRule {
+        header: Some("x-api".to_owned()),
+        ..rule(prefix, engine)
+    };
+    let headers_only = RouteRule {
+        prefix: Some("/sub/".to_owned()),
+        ..RouteRule::default()
+    };
+    for (rules, expected) in [
+        (vec![], false),
+        (vec![rule("/sub/", "api")], true),
+        (vec![rule("/sub/admin", "api")], true),
+        (vec![rule("/other/", "api")], false),
+        (vec![rule("/sub/", "classic"), rule("/", "api")], false),
+        (vec![by_header("/", "api")], true),
+        (vec![by_header("/", "classic"), rule("/", "api")], true),
+        (vec![rule("/", "classic"), by_header("/sub/", "api")], false),
+        (vec![headers_only, by_header("/sub/deep/", "api")], true),
+        (vec![by_header("/other/", "api")], false),
+    ] {
+        let file = Path::new("/srv/app/sub/.user.ini");
+        let found = may_lead_to(&rules, Path::new("/srv/app"), file, "shop/api");
+        assert_eq!(found, expected, "{rules:?}");
+    }
+}
+
 #[test]
 fn pool_of_a_route_does_not_miss_files_of_the_main_pool() {
     let project = project_with_pools();

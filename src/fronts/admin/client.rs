@@ -51,8 +51,8 @@ pub async fn open(
     };
     let ended = || {
         format!(
-            "the surus at {address} has not answered, because it has ended or is ending; see its \
-             log, and start it again"
+            "{address} closed the connection before it answered: the surus there has ended, is \
+             ending or has lost its front end; see its log, and start it again if it has ended"
         )
     };
     let response = match address {
@@ -109,7 +109,7 @@ mod tests {
         let ends = async { drop(listener.accept().await.unwrap()) };
         let (answer, ()) = tokio::join!(asked, ends);
         let error = format!("{:#}", answer.unwrap_err());
-        let expected = format!("the surus at {address} has not answered, because it has ended");
+        let expected = format!("{address} closed the connection before it answered");
         assert!(error.starts_with(&expected), "{error}");
     }
 }
