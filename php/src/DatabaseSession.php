@@ -141,7 +141,7 @@ final class DatabaseSession
     {
         // It fails in a transaction. SQLite3 returns false then.
         try {
-            $transaction = false === $this->connection->exec('BEGIN');
+            $transaction = false === @$this->connection->exec('BEGIN');
         } catch (\Exception) {
             $transaction = true;
         }
