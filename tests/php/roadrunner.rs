@@ -240,15 +240,13 @@ fn worker_that_stops_loses_no_request() {
         let mark = engine.writable().join("mark");
         let url = format!("/stop?mark={}", mark.display());
         assert_eq!(play(&engine, &url).await, "another worker's");
-        for url in ["/stop-after", "/exit-after"] {
-            let mut pids = Vec::new();
-            for _ in 0..5 {
-                pids.push(play(&engine, url).await);
-            }
-            pids.sort();
-            pids.dedup();
-            assert_eq!(pids.len(), 5, "{url}: each worker serves one request");
+        let mut pids = Vec::new();
+        for _ in 0..5 {
+            pids.push(play(&engine, "/exit-after").await);
         }
+        pids.sort();
+        pids.dedup();
+        assert_eq!(pids.len(), 5, "each worker serves one request");
         for (round, query) in ["together=1&", ""].into_iter().enumerate() {
             let file = |name: &str| engine.writable().join(format!("{name}{round}"));
             let (sent, end, runs) = (file("sent"), file("end"), file("runs"));
@@ -262,6 +260,25 @@ fn worker_that_stops_loses_no_request() {
             until("the stopped worker has ended by itself", || end.exists()).await;
             let runs = std::fs::read_to_string(runs).unwrap();
             assert_eq!(runs.lines().count(), 1, "it runs no other request");
+        }
+    });
+}
+
+#[test]
+fn worker_that_stops_when_a_request_is_on_its_way_loses_no_request() {
+    on_scenes(|engine| async move {
+        for then in ["serve", "exit", "hang"] {
+            let runs = engine.writable().join(then);
+            let first = play(&engine, &format!("/stop-late?then={then}")).await;
+            let append = format!("/append?file={}", runs.display());
+            assert_eq!(play(&engine, &append).await, "appended");
+            let runs = std::fs::read_to_string(runs).unwrap();
+            let same = match then {
+                "serve" => format!("{first}\n"),
+                _ => runs.clone(),
+            };
+            assert_eq!((runs.lines().count(), &runs), (1, &same), "{then}");
+            assert_ne!(play(&engine, "/pid").await, first, "{then}");
         }
     });
 }

@@ -72,6 +72,14 @@ final class Worker
 		fflush($this->out);
 	}
 
+	/** Waits until the server has sent something. */
+	public function wait(): void
+	{
+		$read = [$this->in];
+		$none = null;
+		stream_select($read, $none, $none, null);
+	}
+
 	/** The next request, or null at the end. */
 	public function next(): ?array
 	{

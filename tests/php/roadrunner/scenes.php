@@ -145,6 +145,16 @@ while ($request = $worker->next()) {
 				touch($query['sent']);
 			}
 			break;
+		case '/stop-late':
+			$worker->respond(200, (string) getmypid());
+			$worker->wait();
+			$worker->write(pack_frame('{"stop":true}', 0, [13]));
+			match ($query['then']) {
+				'serve' => null,
+				'exit' => exit(0),
+				'hang' => sleep(60),
+			};
+			break;
 		case '/append':
 			file_put_contents($query['file'], getmypid()."\n", FILE_APPEND);
 			$worker->respond(200, 'appended');

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
 use tracing::{error, warn};
 
 use super::Inner;
@@ -34,6 +35,8 @@ enum Frame {
 const MAX_RETRIES: u32 = 2;
 /// How long a worker may take to read the rest of a request that it has answered.
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a worker that wants to stop may take to begin a request that was already sent to it.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bodies up to this size are copied behind the request's context, to save a system call.
 const SMALL_BODY: usize = 32 * 1024;
@@ -55,8 +58,10 @@ pub struct RunningExchange {
     retries: u32,
     /// Complete, or failed in a way that leaves the worker usable.
     is_finished: bool,
-    /// The worker wants to end.
+    /// The worker wants to end, instead of answering.
     wants_to_stop: bool,
+    /// The worker wanted to end when this request was on its way. It takes it or ends until then.
+    stops_by: Option<Instant>,
     failure: Option<Failure>,
     /// What the worker sends from now on cannot be told from its next response.
     is_spoilt: bool,
@@ -86,6 +91,7 @@ impl RunningExchange {
             retries: 0,
             is_finished: false,
             wants_to_stop: false,
+            stops_by: None,
             failure: None,
             is_spoilt: false,
         };
@@ -125,6 +131,7 @@ impl RunningExchange {
                 return Err(Failure::WorkerCrashed(why.into()));
             }
         }
+        self.stops_by = None;
         let worker = self.inner.start_worker(self.slot.index).await;
         let worker = worker.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;
         worker.begin(self.event);
@@ -159,7 +166,7 @@ impl RunningExchange {
                 continue;
             };
             let next = match worker.next() {
-                Ok(None) => worker.receive(&mut self.outgoing).await.map(|()| None),
+                Ok(None) => self.receive().await.map(|()| None),
                 next => next,
             };
             match next {
@@ -172,6 +179,22 @@ impl RunningExchange {
                 Err(broken) => self.broke(broken).await,
             }
         }
+    }
+
+    /// Sends or receives something.
+    async fn receive(&mut self) -> Result<(), ReceiveError> {
+        let Some(worker) = &mut self.worker else {
+            return Ok(());
+        };
+        let received = worker.receive(&mut self.outgoing);
+        let Some(deadline) = self.stops_by.filter(|_| !self.is_taken) else {
+            return received.await;
+        };
+        let received = tokio::time::timeout_at(deadline, received).await;
+        received.unwrap_or_else(|_| {
+            self.wants_to_stop = true;
+            Ok(())
+        })
     }
 
     async fn broke(&mut self, broken: ReceiveError) {
@@ -250,7 +273,13 @@ impl RunningExchange {
         }
         let has_more = payload.stream & frame::STREAM != 0;
         if !self.has_headers && response::is_stop(&payload.context, payload.body_len) {
-            self.wants_to_stop = true;
+            match self.is_taken {
+                true => self.wants_to_stop = true,
+                false => {
+                    let deadline = Instant::now() + STOP_TIMEOUT;
+                    self.stops_by.get_or_insert(deadline);
+                }
+            }
             self.frame = Frame::Stale;
             return None;
         }
@@ -334,6 +363,7 @@ impl RunningExchange {
             && !self.is_spoilt
             && worker.daemon.is_running()
             && !self.wants_to_stop
+            && self.stops_by.is_none()
             && !is_old
             && !is_large()
     }
@@ -365,7 +395,7 @@ impl Exchange for RunningExchange {
             while self.failure.is_none() && matches!(self.part().await, Ok(Some(_))) {}
             // The answer to a ping may still be unwritten. A worker that has not read its request
             // by the deadline cannot be used again.
-            let deadline = tokio::time::Instant::now() + REST_TIMEOUT;
+            let deadline = Instant::now() + REST_TIMEOUT;
             while let Some(worker) = &mut self.worker
                 && self.is_finished
                 && !self.outgoing.is_empty()
