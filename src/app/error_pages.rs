@@ -8,7 +8,7 @@ mod tests;
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
@@ -21,7 +21,7 @@ use tracing::warn;
 use super::forwarded::Peer;
 use super::host;
 use super::response::OwnText;
-use super::site::{Resolution, Site};
+use super::site::{Resolution, Site, Symlinks};
 use crate::event::{Response, ResponseBody};
 
 /// The directory in the document root if none is configured.
@@ -39,6 +39,17 @@ pub struct Settings {
     /// Which clients get a page with file, line and source of PHP's fatal error, if
     /// `display_errors` is on.
     pub details: Audience,
+}
+
+impl Settings {
+    /// Opens the directory of the pages, if one is configured.
+    pub fn open(&self, project: &Path, symlinks: Symlinks) -> anyhow::Result<Option<Site>> {
+        let open = |directory: &PathBuf| {
+            Site::files_only(&project.join(directory), symlinks)
+                .context("`error_pages.directory` has the pages, relative to the project")
+        };
+        self.directory.as_ref().map(open).transpose()
+    }
 }
 
 /// The clients that see the details of an error.

@@ -371,22 +371,13 @@ pub fn script_and_site(project: &Path, config: &Config) -> anyhow::Result<(PathB
     Ok((script, site))
 }
 
-/// Opens the directory of error pages, if one is configured.
-pub fn open_error_site(project: &Path, config: &Config) -> anyhow::Result<Option<Site>> {
-    let open = |directory: &PathBuf| {
-        Site::files_only(&project.join(directory), config.site.symlinks)
-            .context("`error_pages.directory` has the pages, relative to the project")
-    };
-    config.error_pages.directory.as_ref().map(open).transpose()
-}
-
 /// The requests that warm a boot up.
-pub fn warm_up_requests(pool_config: &PoolConfig, site: &Site) -> anyhow::Result<Vec<Event>> {
+pub fn warm_up_requests(pool_config: &PoolConfig, site: &Site) -> anyhow::Result<WarmUpRequests> {
     if pool_config
         .framework()
         .is_some_and(boot_script::is_checkpoint)
     {
-        return Ok(Vec::new());
+        return Ok(WarmUpRequests::default());
     }
     let learned = match pool_config.learns() {
         true => pool_config.learned.pages(),

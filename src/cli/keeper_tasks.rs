@@ -241,7 +241,7 @@ fn directories(project: &Path, config: &Config) -> anyhow::Result<(Vec<Found>, V
             pool_sites.push(name.to_owned());
         }
     }
-    if let Some(pages) = engine_setup::open_error_site(project, config)? {
+    if let Some(pages) = config.error_pages.open(project, symlinks)? {
         note(pages)?;
     }
     Ok((found, pool_sites))

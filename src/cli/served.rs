@@ -493,7 +493,7 @@ pub(super) fn open_tree(project: &Path, config: &Config) -> anyhow::Result<Docum
         pool_sites,
         send_file,
         routes,
-        error_site: engine_setup::open_error_site(project, config)?,
+        error_site: config.error_pages.open(project, config.site.symlinks)?,
         error_pages: ErrorPages::default(),
     })
 }
