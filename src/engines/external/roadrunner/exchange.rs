@@ -36,7 +36,7 @@ const MAX_RETRIES: u32 = 2;
 /// How long a worker may take to read the rest of a request that it has answered.
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a worker that wants to stop may take to begin a request that was already sent to it.
-const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+const TAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bodies up to this size are copied behind the request's context, to save a system call.
 const SMALL_BODY: usize = 32 * 1024;
@@ -276,7 +276,7 @@ impl RunningExchange {
             match self.is_taken {
                 true => self.wants_to_stop = true,
                 false => {
-                    let deadline = Instant::now() + STOP_TIMEOUT;
+                    let deadline = Instant::now() + TAKE_TIMEOUT;
                     self.stops_by.get_or_insert(deadline);
                 }
             }
