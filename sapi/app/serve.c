@@ -146,6 +146,18 @@ bool surus_serve_called(void)
 
 /* --- from one request to the next --- */
 
+/* Collects the cycles that the boot has left. The output of destructors is logged. False: one has
+ * thrown an exception. */
+static bool collect_boot_cycles(void)
+{
+	leave_serving();
+	gc_collect_cycles();
+	php_output_end_all();
+	php_output_deactivate();
+	sapi_deactivate();
+	return !EG(exception);
+}
+
 /* Ends the boot's part of the script, at the first call. False: the script must not serve. */
 static bool enter_serving(void)
 {
@@ -163,15 +175,16 @@ static bool enter_serving(void)
 	surus_boot_shutdown_set_aside();
 	surus_file_hooks_leave_data();
 	/* Before warm-ups, because a connection in an unreachable cycle would count as left open. */
-	gc_collect_cycles();
-	if (EG(exception) || !keeps_responses ||
+	if (!collect_boot_cycles() || !keeps_responses ||
 	    !surus_warmups_run(&serving.handler, &serving.handler_cache)) {
 		return false;
 	}
 	if (surus_settings.engine != SURUS_WORKER) {
 		surus_boot_shutdown_restore();
 	}
-	gc_collect_cycles();
+	if (!collect_boot_cycles()) {
+		return false;
+	}
 	surus_cycles_save();
 	/* Cached results of stat() would be outdated in later requests. */
 	php_clear_stat_cache(0, NULL, 0);

@@ -71,6 +71,30 @@ fn boot_warms_up_although_an_unreachable_cycle_holds_a_connection() {
     }
 }
 
+/// PHP collects them when no request is under way.
+#[test]
+fn destructors_of_unreachable_cycles_may_use_output_buffers() {
+    let script = "
+        final class Printing {
+            private $self;
+            function __construct() { $this->self = $this; }
+            function __destruct() {
+                ob_start();
+                highlight_string('<?php');
+                ob_end_clean();
+                echo \"printed by a destructor\\n\";
+            }
+        }
+        new Printing();
+        surus_serve(function () { echo 'served'; });";
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        let site = warmed_up(engine, script, "/?warm=1");
+        assert_eq!(site.get("/hello.php").body, "served", "{engine}");
+        site.surus
+            .wait_for_log(|log| log.contains("printed by a destructor"));
+    }
+}
+
 /// `restore_error_handler()` and `restore_exception_handler()` find those of the boot below them.
 #[test]
 fn boot_script_restores_earlier_handlers() {
