@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/settings.h"
+
 /* Pairs of a warm-up's number, from 1, and the reason, separated by commas. Learned pages come
  * first. The last of more than a hundred may be missing. */
 static char left_out[2048];
@@ -40,9 +42,11 @@ void surus_warmup_report_count(int warm_ups)
 
 const char *surus_warmup_report_lines(void)
 {
-	static char lines[sizeof(left_out) + sizeof(created) + 64];
+	enum { OTHERS = 512 }; /* Surus passes less */
+	static char lines[sizeof(left_out) + sizeof(created) + OTHERS + 64];
+	const char *others = surus_settings.left_to_others;
 
-	snprintf(lines, sizeof(lines), "warm_ups=%d\nleft_out=%s\ncreated=%s\n", count, left_out,
-	        created);
+	snprintf(lines, sizeof(lines), "warm_ups=%d\nleft_out=%s\ncreated=%s\nleft_to_others=%.*s\n",
+	        count, left_out, created, OTHERS, others ? others : "");
 	return lines;
 }

@@ -129,6 +129,8 @@ bool surus_settings_read(int fd)
 			surus_settings.project_target = value;
 		} else if (IS("warms_up")) {
 			surus_settings.warms_up = *value == '1';
+		} else if (IS("left_to_others")) {
+			surus_settings.left_to_others = value;
 		} else if (IS("learns")) {
 			surus_settings.learns = *value == '1';
 		} else if (IS("workers")) {

@@ -21,6 +21,7 @@ struct surus_settings {
 	char *project; /* the application's directory as the user has named it; NULL: not given */
 	char *project_target; /* where its links led when the boot was prepared */
 	bool warms_up; /* there are warm-ups */
+	char *left_to_others; /* for the report: which configured warm-ups are not asked for */
 	bool learns; /* Surus compares boots, so it asks whether files have changed between them */
 	char **sockets; /* peers whose connections the workers may share; NULL-terminated */
 	bool verify_restore; /* compare all memory after each rewind */

@@ -53,12 +53,15 @@ pub async fn compare(pool_config: &PoolConfig, project: &Path) -> anyhow::Result
         pool_config.learned.set_pages(pages);
     }
     let learned = pool_config.learned.pages();
-    let urls = pool_config.config.engine.warmup.urls();
+    let others = engine_setup::warm_up_requests(pool_config, &site)?.left_to_others;
+    let urls = pool_config.config.engine.warmup.urls().iter().enumerate();
+    let (others, urls): (Vec<_>, Vec<_>) = urls.partition(|(place, _)| others.contains(place));
+    let urls: Vec<_> = urls.into_iter().map(|(_, url)| url.clone()).collect();
     let probes = Probes {
         pool_config,
         project,
         site: &site,
-        pages: pages(&[urls, &learned].concat(), &site),
+        pages: pages(&[&urls[..], &learned].concat(), &site),
     };
     let began = Instant::now();
     let (plain, _) = probes.answers(Warmup::off()).await?;
@@ -74,7 +77,10 @@ pub async fn compare(pool_config: &PoolConfig, project: &Path) -> anyhow::Result
         .filter(|((page, _), difference)| difference.is_some() || !is_among(page, &left_out))
         .map(|((page, other), difference)| verdict(page, other, difference.as_ref()))
         .collect();
-    verdicts.extend(left_out.iter().map(|(page, reason)| {
+    let others = others
+        .into_iter()
+        .map(|(_, page)| (page.clone(), LeftOutReason::OtherScript));
+    verdicts.extend(left_out.into_iter().chain(others).map(|(page, reason)| {
         let why = reason.in_the_boot();
         BootVerdict::LeftOut(format!(
             "GET {page} is left out of the warm-ups: {why}; the log says more"
@@ -83,7 +89,7 @@ pub async fn compare(pool_config: &PoolConfig, project: &Path) -> anyhow::Result
     if differences.iter().any(Option::is_some) {
         // From here on, each page alone.
         pool_config.learned.set_pages(Vec::new());
-        let suspects = suspects(urls, &learned);
+        let suspects = suspects(&urls, &learned);
         verdicts.push(BootVerdict::Changed(cause(&probes, &plain, suspects).await));
     }
     Ok(verdicts)
@@ -206,7 +212,7 @@ impl Probes<'_> {
             .left_out()
             .into_iter()
             .filter_map(|(number, reason)| {
-                let warm_up = warm_ups.get(number.checked_sub(1)?)?;
+                let warm_up = warm_ups.events.get(number.checked_sub(1)?)?;
                 Some((warm_up.request.uri().to_string(), reason))
             });
         let left_out = left_out.collect();

@@ -342,7 +342,10 @@ async fn engine(
     {
         findings.note(sentence);
     }
-    if let Some(why) = one.unused_warmup() {
+    // Pools next to the main one have the setting of that one.
+    if (is_main || one.entry.boots_script())
+        && let Some(why) = one.unused_warmup()
+    {
         findings.note(format_args!("engine.warmup has no effect: {why}"));
     }
     match one.entry.boots_script() && one.entry.runs_scripts() {

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, bail};
 
 use super::entry_script::{LARAVEL, Runtime, front, has_own_boot, runtime, script, serves};
-use super::{boot_script, entry_script, warm_ups};
+use super::warm_ups::{self, WarmUpRequests};
+use super::{boot_script, entry_script};
 use crate::app::detect::{self, DetectedApplication, Framework};
 use crate::app::host::HostPattern;
 use crate::app::site::Site;
@@ -17,7 +18,6 @@ use crate::engine::Engine;
 use crate::engines::{
     self, Boot, BootsIn, EngineEntry, FindScript, Found, Learned, Linked, PoolPlan, Warmup,
 };
-use crate::event::Event;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 
@@ -419,7 +419,8 @@ fn finder(project: PathBuf, pool_config: PoolConfig) -> FindScript {
                 target,
             }),
             document_root: document_root.to_string(),
-            warmup,
+            warmup: warmup.events,
+            left_to_others: warmup.left_to_others,
         })
     })
 }

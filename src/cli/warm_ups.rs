@@ -17,6 +17,14 @@ use crate::event::{Address, Body, Event, Origin, Script};
 /// A page that no application has, requested by `engine.warmup = "auto"`.
 pub const NO_PAGE: &str = "/surus-warm-up-of-a-page-that-does-not-exist";
 
+/// What warms a boot up.
+#[derive(Default)]
+pub struct WarmUpRequests {
+    pub events: Vec<Event>,
+    /// URLs of `engine.warmup` that other scripts answer: their places in the list, from 0.
+    pub left_to_others: Vec<usize>,
+}
+
 /// The requests of `engine.warmup`, after those for learned pages. `SURUS_WARMUP` tells PHP the
 /// number of the request and their total. An application can then skip what only a client's request
 /// may cause, and the boot script can clean up after the last. A warm-up with `SURUS_WARMUP_AUTO`
@@ -28,8 +36,8 @@ pub fn requests(
     alone: bool,
     leaves_others: bool,
     site: &Site,
-) -> anyhow::Result<Vec<Event>> {
-    let mut events = Vec::new();
+) -> anyhow::Result<WarmUpRequests> {
+    let (mut events, mut left_to_others) = (Vec::new(), Vec::new());
     // First, because the last one must not fail: the runner then cleans up.
     if let Some(front) = site.front_controller() {
         for url in learned {
@@ -49,7 +57,7 @@ pub fn requests(
             .push(("SURUS_WARMUP_AUTO".into(), "1".into()));
         events.push(event);
     }
-    for page in warmup.urls() {
+    for (place, page) in warmup.urls().iter().enumerate() {
         let event = get(page, site).context("engine.warmup")?;
         if leaves_others && !site.is_front(&event.script) {
             warn!(
@@ -57,6 +65,7 @@ pub fn requests(
                 "left out of the warm-ups, because another script than the booted front \
                  controller answers it; take it out of engine.warmup"
             );
+            left_to_others.push(place);
             continue;
         }
         events.push(event);
@@ -66,7 +75,10 @@ pub fn requests(
         let which = format!("{number}/{of}");
         event.variables.push(("SURUS_WARMUP".into(), which));
     }
-    Ok(events)
+    Ok(WarmUpRequests {
+        events,
+        left_to_others,
+    })
 }
 
 /// A request for `/path?query`, or for a whole URL if the application checks its host.
@@ -201,6 +213,7 @@ mod tests {
         assert!(get_learned("/other", &site).is_none());
         let pages = ["/other".to_owned(), "/page".to_owned()];
         let warm_ups = requests(&pages, &Warmup::off(), false, false, &site).unwrap();
+        let warm_ups = warm_ups.events;
         assert_eq!(warm_ups.len(), 2);
         assert_eq!(warm_ups[0].request.uri(), "/other");
         assert_eq!(warm_ups[0].script.rewritten, None);

@@ -74,15 +74,18 @@ pub enum LeftOutReason {
     Failed,
     /// It has answered with 429 or 5xx, and may be tried again.
     Temporary,
+    /// Another script than the booted front controller answers it.
+    OtherScript,
 }
 
 impl LeftOutReason {
-    pub const ALL: [LeftOutReason; 5] = [
+    pub const ALL: [LeftOutReason; 6] = [
         LeftOutReason::Status,
         LeftOutReason::Changed,
         LeftOutReason::State,
         LeftOutReason::Failed,
         LeftOutReason::Temporary,
+        LeftOutReason::OtherScript,
     ];
 
     /// As metrics and `sapi/app/warmup_report.h` name it.
@@ -93,6 +96,7 @@ impl LeftOutReason {
             LeftOutReason::State => "state",
             LeftOutReason::Failed => "failed",
             LeftOutReason::Temporary => "temporary",
+            LeftOutReason::OtherScript => "other_script",
         }
     }
 
@@ -104,6 +108,9 @@ impl LeftOutReason {
             LeftOutReason::State => "it leaves in the boot what cannot be restored",
             LeftOutReason::Failed => "it fails in the boot, or would end the boot",
             LeftOutReason::Temporary => "it answers with 429 or 5xx for now in the boot",
+            LeftOutReason::OtherScript => {
+                "another script than the booted front controller answers it"
+            }
         }
     }
 }

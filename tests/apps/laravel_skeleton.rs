@@ -55,7 +55,8 @@ fn unmodified_laravel_13_is_booted_by_one_word() {
 fn warm_up_that_another_script_answers_is_left_out_and_named() {
     let tools = "<?php echo 'tools by ', getenv('SURUS_ENGINE');";
     let site = unmodified().write("public/tools/index.php", tools);
-    let warmup = [("SURUS_ENGINE_WARMUP", "[\"/tools/\"]")];
+    let pages = r#"["/page", "/tools/", "/tools/index.php"]"#;
+    let warmup = [("SURUS_ENGINE_WARMUP", pages)];
     let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &warmup);
     Client::new(&surus.url)
         .get("/tools/")
@@ -69,6 +70,38 @@ fn warm_up_that_another_script_answers_is_left_out_and_named() {
     };
     assert!(log.lines().any(is_named), "{log}");
     assert!(!log.contains("the warm-up /tools/ has status"), "{log}");
+    let run = |command: &str| {
+        let mut surus = std::process::Command::new(env!("CARGO_BIN_EXE_surus"));
+        surus.arg(command).arg(site.www());
+        let output = surus
+            .envs(warmup)
+            .env("SURUS_ENGINE_NAME", "rewind")
+            .output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let status = run("status");
+    assert!(status.contains("warmed up by /page\n"), "{status}");
+    for page in ["/tools/", "/tools/index.php"] {
+        let line = format!("not warmed up by {page}: another script than the booted");
+        assert!(status.contains(&line), "{status}");
+    }
+    let tools = site.www().join("public/tools");
+    std::fs::remove_dir_all(&tools).unwrap();
+    run("reload");
+    let status = run("status");
+    assert!(!status.contains("another script"), "{status}");
+    std::fs::create_dir(&tools).unwrap();
+    std::fs::write(tools.join("index.php"), "<?php").unwrap();
+    run("reload");
+    let status = run("status");
+    assert!(status.contains("warmed up by /page\n"), "{status}");
+    assert!(
+        status.contains("not warmed up by /tools/: another"),
+        "{status}"
+    );
+    let check = run("check");
+    assert!(check.contains("/tools/index.php"), "{check}");
+    assert!(!check.contains("no effect"), "{check}");
 }
 
 #[test]

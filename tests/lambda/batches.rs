@@ -93,6 +93,7 @@ impl Workers {
                     code: None,
                     leaves_others: false,
                     warmup: Vec::new(),
+                    left_to_others: Vec::new(),
                 })
             }),
             vec![("log_errors".into(), "1".into())],

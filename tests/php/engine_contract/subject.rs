@@ -127,6 +127,7 @@ impl Subject {
                     code: None,
                     leaves_others: false,
                     warmup: Vec::new(),
+                    left_to_others: Vec::new(),
                 })
             }),
             self.ini.clone(),

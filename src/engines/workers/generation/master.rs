@@ -96,6 +96,9 @@ impl Spec {
     }
 }
 
+/// The most URLs of `engine.warmup` that a boot reports as left to other scripts.
+const MOST_LEFT: usize = 80;
+
 /// What to boot.
 pub struct Boot {
     /// Absolute path of the PHP file.
@@ -110,6 +113,8 @@ pub struct Boot {
     pub document_root: String,
     /// Served once after the boot, before the first event.
     pub warmup: Vec<Event>,
+    /// Which URLs of [`Spec::warmup`] are not among them, because other scripts answer those.
+    pub left_to_others: Vec<usize>,
 }
 
 /// A path, and where its links lead.
@@ -304,6 +309,10 @@ fn encode(spec: &Spec, boot: Option<&Boot>, slots: u16, groups: &[u32]) -> anyho
             put("project_target", target)?;
         }
         put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
+        // PHP's report repeats it, because this may be another process than the front end.
+        let left = boot.left_to_others.iter().take(MOST_LEFT);
+        let left: Vec<_> = left.map(usize::to_string).collect();
+        put("left_to_others", &left.join(","))?;
     }
     put("learns", if spec.learned.is_some() { "1" } else { "0" })?;
     put("reports_leaks", if spec.reports_leaks { "1" } else { "0" })?;

@@ -1,5 +1,7 @@
 //! Tells which warm-ups a boot has used, and which it has left out, from PHP's report.
 
+use std::collections::HashSet;
+
 use super::GenerationState;
 use crate::engine::Report;
 use crate::observe::status::LeftOutReason;
@@ -21,19 +23,24 @@ impl GenerationState {
 }
 
 impl WarmUps {
-    /// Learned pages have numbers from 1, those of the configuration are the last.
+    /// Learned pages have numbers from 1, those of the configuration are the last. Pages that other
+    /// scripts answer have none.
     fn of(report: &Report, learned: &[String], named: &[String]) -> WarmUps {
+        let others = report.get("left_to_others").split(',');
+        let others: HashSet<usize> = others.filter_map(|place| place.parse().ok()).collect();
+        let (others, named): (Vec<_>, Vec<_>) =
+            (named.iter().enumerate()).partition(|(place, _)| others.contains(place));
         // 0 where each worker boots for itself, and where nothing is warmed up.
         let total: u16 = report.get("warm_ups").parse().unwrap_or(0);
         let before_named = usize::from(total).checked_sub(named.len());
-        let named = named.iter().filter(|_| before_named.is_some());
+        let named = named.into_iter().filter(|_| before_named.is_some());
         let left_out = report.left_out();
         let mut all = WarmUps::default();
         for (numbers, pages, used) in [
             (1, learned.iter().collect::<Vec<_>>(), &mut all.learned),
             (
                 before_named.unwrap_or(0) + 1,
-                named.collect(),
+                named.map(|(_, page)| page).collect(),
                 &mut all.named,
             ),
         ] {
@@ -44,6 +51,9 @@ impl WarmUps {
                 }
             }
         }
+        let others = others.into_iter().map(|(_, page)| page.clone());
+        all.left_out
+            .extend(others.map(|page| (page, LeftOutReason::OtherScript)));
         all
     }
 }
@@ -74,6 +84,22 @@ mod tests {
         };
         assert_eq!(warm_ups, expected);
         assert_eq!(of("warm_ups=4\nleft_out=\n").named, named);
+    }
+
+    #[test]
+    fn page_that_another_script_answers_has_no_number() {
+        let named = texts(&["/a", "/other", "/b"]);
+        let report = "warm_ups=3\nleft_out=3:failed\nleft_to_others=1,7,x,\n";
+        let left_out = [
+            ("/b".to_owned(), LeftOutReason::Failed),
+            ("/other".to_owned(), LeftOutReason::OtherScript),
+        ];
+        let expected = WarmUps {
+            learned: Vec::new(),
+            named: texts(&["/a"]),
+            left_out: left_out.into(),
+        };
+        assert_eq!(WarmUps::of(&Report::read(report), &[], &named), expected);
     }
 
     #[test]
