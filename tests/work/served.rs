@@ -380,10 +380,16 @@ fn handler_that_cannot_boot_does_not_stop_pages_and_is_tried_again() {
         let plain = Plain::new(Kind::Sqlite, SERVE);
         let handler = plain.site.www().join("jobs.php");
         let code = std::fs::read_to_string(&handler).unwrap();
-        std::fs::write(&handler, "<?php throw new Exception('no database');").unwrap();
+        let broken = r#"<?php
+            file_put_contents(getenv('NOTES'), "boots\n", FILE_APPEND);
+            throw new Exception('no database at '.hrtime(true));"#;
+        std::fs::write(&handler, broken).unwrap();
         let surus = spawn(&plain, by).unwrap();
-        surus.wait_for_log(|log| log.contains("the queues cannot be started; trying again"));
+        let message = "the queues cannot be started; trying again";
+        surus.wait_for_log(|log| log.contains(message));
         assert_serves(&surus);
+        until(&surus, || plain.count("boots") >= 3);
+        assert_eq!(surus.log().matches(message).count(), 1, "{}", surus.log());
         for command in [&["status"][..], &["work", "status"]] {
             let status = said(&plain, &surus, command);
             let why = status

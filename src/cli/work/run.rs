@@ -274,11 +274,13 @@ where
             },
             () = of.stop.cancelled() => return Ok(None),
         };
-        if reported.as_ref() != Some(&error) {
+        // PHP may have printed times and ids of processes.
+        let reason = error.replace(|char: char| char.is_ascii_digit(), "");
+        if reported.as_ref() != Some(&reason) {
             error!(error, "the queues cannot be started; trying again");
-            set(&of.state, |state| state.error = Some(error.clone()));
-            reported = Some(error);
+            reported = Some(reason);
         }
+        set(&of.state, |state| state.error = Some(error));
         tokio::select! {
             () = tokio::time::sleep(backoff::pause(failures)) => {}
             () = of.stop.cancelled() => return Ok(None),
