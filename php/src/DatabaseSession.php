@@ -149,7 +149,7 @@ final class DatabaseSession
             $this->connection->exec('COMMIT');
         }
         $changes = $transaction ? $this->rows('SELECT total_changes()') : null;
-        $session = ['transaction' => $transaction, 'uncommitted changes' => $changes];
+        $session = ['transaction' => $transaction, 'number of uncommitted changes' => $changes];
         // Before a pragma reads the database, for which a new connection would wait.
         if ([['exclusive']] === $session['locking_mode'] = $this->rows('PRAGMA locking_mode')) {
             throw new \LogicException('it locks the database');
@@ -171,7 +171,7 @@ final class DatabaseSession
             static fn (string $name) => 'temp' !== $name,
             \ARRAY_FILTER_USE_KEY
         );
-        $session['temporary tables'] = $this->rows('SELECT name FROM sqlite_temp_master');
+        $session['list of temporary tables'] = $this->rows('SELECT name FROM sqlite_temp_master');
         $session['case_sensitive_like'] = $this->rows("SELECT 'a' LIKE 'A'");
 
         return $session;
