@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use surus_load::Plan;
 use surus_measure::{Machine, Rounds};
 
@@ -30,6 +30,9 @@ use crate::resting;
 use crate::results::{Facts, Results, Round, Turn};
 use crate::server::Server;
 use crate::words::Words;
+
+/// The home page of contestants that are Surus.
+const OWN_HOME: &str = "this repository";
 
 /// How often a load is measured at most, until no environment of a function starts meanwhile.
 const MAX_ATTEMPTS: usize = 4;
@@ -85,12 +88,33 @@ pub fn run(
                 facts.commands = commands;
             }
         }
+        ensure_own_are_measured(&ready, &round)?;
         results.rounds.push(round);
         results.seconds = Some(before + began.elapsed().as_secs_f64());
         say_given_up(experiment, &results, &progress);
         results.write(&state)?;
     }
     Ok(results)
+}
+
+/// Fails if no contestant of this repository could be measured: the rest of the run would be of
+/// others only.
+fn ensure_own_are_measured(ready: &[Ready<'_>], round: &Round) -> anyhow::Result<()> {
+    let is_own = |turn: &&Turn| {
+        let contestant = ready.iter().find(|it| it.entry.name == turn.contestant);
+        contestant.is_some_and(|contestant| contestant.manifest.home == OWN_HOME)
+    };
+    let mut reason = None;
+    for turn in round.turns.iter().filter(is_own) {
+        if !turn.samples.is_empty() {
+            return Ok(());
+        }
+        reason = reason.or_else(|| turn.failures.values().next());
+    }
+    match reason {
+        Some(reason) => bail!("no contestant of {OWN_HOME} could be measured: {reason}"),
+        None => Ok(()),
+    }
 }
 
 /// Tells which contestants the last round was the last try of.

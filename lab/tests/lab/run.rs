@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Tiny;
 
 const STATE: &str = "target/lab/tiny-small.json";
+const MANIFEST: &str = "lab/contestants/php/manifest.toml";
 
 /// The published JSON of the only run.
 pub fn results(tiny: &Tiny) -> Value {
@@ -203,6 +204,26 @@ fn rounds_of_another_machine_are_not_continued() {
     let new = results(&tiny);
     assert_eq!(new["rounds"].as_array().unwrap().len(), 3);
     assert_ne!(new["machine"], earlier["machine"]);
+}
+
+#[test]
+fn run_without_a_sample_of_this_repository_ends_after_a_round() {
+    let tiny = Tiny::new();
+    let manifest = tiny.read(MANIFEST);
+    let home = manifest
+        .lines()
+        .find(|line| line.starts_with("home"))
+        .unwrap();
+    tiny.change(MANIFEST, home, "home = \"this repository\"");
+    tiny.succeed(&["run"]);
+    let command = "once_ready = [[\"sh\", \"-c\", \"echo no pages; exit 1\"]]\nstart =";
+    tiny.change(MANIFEST, "start =", command);
+    let published = tiny.read("target/lab/results/tiny.md");
+    let said = tiny.fail(&["run", "--fresh"]);
+    let reason = "no contestant of this repository could be measured: ";
+    assert!(said.contains(reason), "{said}");
+    assert!(said.contains("exit status: 1: no pages"), "{said}");
+    assert_eq!(tiny.read("target/lab/results/tiny.md"), published);
 }
 
 #[test]
