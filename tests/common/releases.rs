@@ -9,6 +9,9 @@ use std::time::Duration;
 /// middle of a release, nothing is promised.
 pub const MOMENT: Duration = Duration::from_millis(300);
 
+/// The pause of a client between two requests, because other tests run beside.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// Clients that look for answers that come from several releases.
 pub struct Clients {
     stop: Arc<AtomicBool>,
@@ -28,6 +31,7 @@ impl Clients {
             std::thread::spawn(move || {
                 let (mut answers, mut mixed) = (0, Vec::new());
                 while !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(PAUSE);
                     let (status, text) = ask();
                     // A busy machine may serve it too late.
                     if [503, 504].contains(&status) {
